@@ -38,13 +38,16 @@ fn ascii<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u8, D::Error> {
 /// The preprocessor `lines`.
 pub(crate) struct Lines {
     separator: u8,
+    /// `true` if a carriage return before the separator is removed.
+    strips_return: bool,
     max_length: usize,
 }
 
 impl Lines {
-    /// Creates a splitter of lines of at most `max_length` bytes.
-    pub(super) const fn of(max_length: usize) -> Self {
-        Self { separator: b'\n', max_length }
+    /// Creates a splitter of lines of at most `max_length` bytes. If `strips_return` is set, the carriage return before a
+    /// line feed is removed.
+    pub(super) const fn of(max_length: usize, strips_return: bool) -> Self {
+        Self { separator: b'\n', strips_return, max_length }
     }
 }
 
@@ -53,7 +56,8 @@ impl Component for Lines {
     type Config = Config;
 
     fn new(config: Config, _context: ComponentContext) -> Result<Self> {
-        Ok(Self { separator: config.separator, max_length: config.max_length.get() })
+        let Config { separator, max_length } = config;
+        Ok(Self { separator, strips_return: separator == b'\n', max_length: max_length.get() })
     }
 }
 
@@ -84,7 +88,7 @@ impl StreamSplitter for Lines {
         let start = if is_first { SIGNATURE.len() } else { 0 };
         Ok(match end {
             Some(end) => {
-                let has_return = self.separator == b'\n' && input[start..end].ends_with(b"\r");
+                let has_return = self.strips_return && input[start..end].ends_with(b"\r");
                 let stripped = end - usize::from(has_return);
                 Found::message(start..stripped, end + 1)
             }
@@ -142,7 +146,7 @@ mod tests {
     type Split = Splitter<Lines>;
 
     fn lines(max_length: usize) -> Split {
-        Splitter::of(Lines { separator: b'\n', max_length }, Lines::NAME, TestHost::new().context())
+        Splitter::of(Lines::of(max_length, true), Lines::NAME, TestHost::new().context())
     }
 
     fn process(lines: &mut Split, batch: &mut Batch) -> Vec<Rejected> {
@@ -186,7 +190,7 @@ mod tests {
 
     #[test]
     fn other_separator_splits_and_keeps_line_ends() {
-        let lines = Lines { separator: 0, max_length: 100 };
+        let lines = Lines { separator: 0, strips_return: false, max_length: 100 };
         let mut lines = Splitter::of(lines, Lines::NAME, TestHost::new().context());
         let (found, _) = run(&mut lines, &[b"one\ntwo\r\0", b"\0th", b"ree\r\n"]);
         assert_eq!(found, ["one\ntwo\r", "", "three\r\n"]);

@@ -239,3 +239,56 @@ links: [input -> p -> output, input/err -> dead, output/err -> dead]";
         short_message=\"two\\nlines\"\n";
     assert_eq!(scene.read("out"), line);
 }
+
+/// Runs a flow with these keys of its source on `input`. Returns its events, which are texts.
+fn texts(source: &str, input: &str) -> Vec<String> {
+    let text = copy(
+        &format!("{source}, config: {{ path: in, mode: read }}"),
+        "postprocessors: [lines], codec: json, config: { path: out, mode: write }",
+    );
+    let scene = Scene::new(&text).write("in", input.as_bytes());
+    scene.run().expect(0, &["0 dead-lettered"]);
+    scene.read("out").lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// The terminal of a container (`docker run -t`) writes a carriage return before each line feed.
+#[test]
+fn trace_of_container_with_terminal_is_one_event() {
+    let trace = [
+        "Traceback (most recent call last):",
+        "  File \"/app/a.py\", line 7, in <module>",
+        "DB: cannot connect",
+        "[SQL: SELECT 1]",
+        "",
+        "The above exception was the direct cause of the following exception:",
+        "",
+        "  + Exception Group Traceback (most recent call last):",
+        "  | ExceptionGroup: two (1 sub-exception)",
+        "  +-+---------------- 1 ----------------",
+        "    | ValueError: x",
+        "    +------------------------------------",
+    ];
+    let lines = [&["INFO ready"][..], &trace, &["INFO after"]].concat();
+    let expected = ["INFO ready", &trace.join("\n"), "INFO after"];
+    let docker = |line: &&str| {
+        let line =
+            serde_json::json!({ "log": format!("{line}\r\n"), "stream": "stdout", "time": "2026" });
+        format!("{line}\n")
+    };
+    let cri = |line: &&str| format!("2026-01-02T03:04:05.1Z stdout F {line}\r\n");
+    for (processor, input) in [
+        ("docker", lines.iter().map(docker).collect::<String>()),
+        ("cri", lines.iter().map(cri).collect()),
+    ] {
+        let source = format!(
+            "preprocessors: [{processor}, {{ multiline: {{ preset: all }} }}], codec: string"
+        );
+        assert_eq!(texts(&source, &input), expected, "{processor}");
+    }
+}
+
+#[test]
+fn octet_counting_reads_an_empty_message() {
+    let source = "preprocessors: [{ length-prefixed: { prefix: decimal } }], codec: string";
+    assert_eq!(texts(source, "3 one0 3 two"), ["one", "", "two"]);
+}

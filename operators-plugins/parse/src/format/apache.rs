@@ -2,7 +2,7 @@
 
 use tremor_pdk::Writer;
 
-use super::request::{field, request_line, time};
+use super::request::{field, request_line, time, user};
 use crate::stop::{Cursor, Stop};
 
 /// Takes a text between double quotes, in which Apache writes a double quote as `\"`. A `-` without quotes stands for a
@@ -47,8 +47,7 @@ pub(crate) fn access(text: &str, is_combined: bool, out: &mut Writer<'_>) -> Res
     cursor.spaces("a space after the host")?;
     field(out, "identity", cursor.word("the identity")?);
     cursor.spaces("a space after the identity")?;
-    field(out, "user", cursor.word("the user")?);
-    cursor.spaces("a space after the user")?;
+    field(out, "user", user(&mut cursor)?);
     time(&mut cursor, out)?;
     cursor.spaces("a space after the time")?;
     let request = quoted(&mut cursor, "`\"` before the request", "`\"` after the request")?;
@@ -91,6 +90,18 @@ mod tests {
         assert_eq!(parsed(parser, line).as_deref(), Ok(expected));
         let error = parsed(parser, &format!("{COMMON} \"-\" \"x\"")).unwrap_err();
         assert!(error.starts_with("expected the end of the line at byte 87"), "{error}");
+    }
+
+    #[test]
+    fn user_may_have_spaces_brackets_and_quotes() {
+        let parser = &mut Parser::Apache { is_combined: false };
+        for user in ["john smith", "\"\"", "a [b] \\\"x] \\\"", "[10/Oct/2000:13:55:36 -0700] c"] {
+            let line = COMMON.replace("frank", user);
+            let value = parsed(parser, &line).unwrap();
+            let value: serde_json::Value = serde_json::from_str(&value).unwrap();
+            assert_eq!((&value["identity"], &value["user"]), (&"bob".into(), &user.into()));
+            assert_eq!(value["timestamp"], "2000-10-10T20:55:36Z");
+        }
     }
 
     #[test]

@@ -98,6 +98,9 @@ fn invalid_delimiter(found: &str) -> Error {
     ))
 }
 
+/// Expected syntax at the end of a line within a record.
+const SECOND_LINE: &str = "a single record, without the end of a line outside of quotes,";
+
 /// Reads the value that begins at `at`. Returns the position after it, at a delimiter or the end.
 fn value<'a>(
     text: &'a str,
@@ -108,7 +111,10 @@ fn value<'a>(
     let bytes = text.as_bytes();
     if bytes.get(at) != Some(&b'"') {
         let rest = &bytes[at..];
-        let end = at + memchr::memchr(delimiter, rest).unwrap_or(rest.len());
+        let end = at + memchr::memchr3(delimiter, b'\r', b'\n', rest).unwrap_or(rest.len());
+        if end < text.len() && bytes[end] != delimiter {
+            return Err(Stop::new(end, SECOND_LINE));
+        }
         return Ok((&text[at..end], end));
     }
     let (mut from, mut is_copied) = (at + 1, false);
@@ -128,6 +134,9 @@ fn value<'a>(
             continue;
         }
         if end < text.len() && bytes[end] != delimiter {
+            if matches!(bytes[end], b'\r' | b'\n') {
+                return Err(Stop::new(end, SECOND_LINE));
+            }
             let delimiter = char::from(delimiter);
             return Err(Stop::new(end, format!("`{delimiter}` or the end after a quoted value")));
         }
@@ -162,6 +171,18 @@ mod tests {
             (
                 "\"a",
                 "expected `\"` at the end of a quoted value at byte 2, found the end of the text",
+            ),
+            (
+                "a,b\nc",
+                "expected a single record, without the end of a line outside of quotes, at byte 3, found \"\\nc\"",
+            ),
+            (
+                "\"a\"\nb",
+                "expected a single record, without the end of a line outside of quotes, at byte 3, found \"\\nb\"",
+            ),
+            (
+                "a\r\n\r\n",
+                "expected a single record, without the end of a line outside of quotes, at byte 1, found \"\\r\\n\\r\\n\"",
             ),
             ("\"a\"b", "expected `,` or the end after a quoted value at byte 3, found \"b\""),
         ] {

@@ -74,6 +74,7 @@ impl Grok {
         };
         expansion.expand(pattern)?;
         let Expansion { regex, fields, .. } = expansion;
+        let names = group_names(&regex);
         let regex = RegexBuilder::new(&regex)
             .backtrack_limit(STEPS)
             .ignore_numbered_groups_when_named_groups_exist(true)
@@ -81,7 +82,18 @@ impl Grok {
             .map_err(|error| Error::configuration(format_args!("invalid `pattern`: {error}")))?;
         let types = Types::new(config.types.as_ref());
         let mut groups = Vec::new();
-        for (index, name) in regex.capture_names().enumerate() {
+        let mut known = regex.capture_names().skip(1);
+        let is_complete = names.len() + 1 == regex.captures_len()
+            && names
+                .iter()
+                .all(|name| known.next().is_some_and(|it| it.is_none_or(|it| it == *name)));
+        let names = if is_complete {
+            names.into_iter().map(Some).collect()
+        } else {
+            // The pattern has syntax, such as comments, that only the crate knows. It finds one group for each name.
+            regex.capture_names().skip(1).collect::<Vec<_>>()
+        };
+        for (index, name) in (1..).zip(names) {
             let Some(name) = name else { continue };
             let field = name
                 .strip_prefix(PREFIX)
@@ -121,6 +133,41 @@ impl Grok {
         }
         Ok(())
     }
+}
+
+/// Returns the names of the named groups of a regular expression in the order of their numbers. The crate has a single
+/// number for each name, but alternatives may have groups with the same name.
+fn group_names(regex: &str) -> Vec<&str> {
+    let bytes = regex.as_bytes();
+    let (mut names, mut at, mut depth) = (Vec::new(), 0, 0_usize);
+    while let Some(byte) = bytes.get(at) {
+        at += 1;
+        let rest = &bytes[at..];
+        match byte {
+            b'\\' => at += 1,
+            b'[' => {
+                // A `]` at the beginning of a class is a character of the class.
+                let negation = usize::from(rest.starts_with(b"^"));
+                at += negation + usize::from(rest[negation..].starts_with(b"]"));
+                depth += 1;
+            }
+            b']' => depth = depth.saturating_sub(1),
+            b'(' if depth == 0 => {
+                let quotes: [(&[u8], u8); 3] = [(b"?<", b'>'), (b"?P<", b'>'), (b"?'", b'\'')];
+                let quote = quotes.iter().find(|(open, _)| rest.starts_with(open));
+                let Some((open, close)) = quote else { continue };
+                let start = at + open.len();
+                if matches!(bytes.get(start), Some(b'=' | b'!')) {
+                    continue;
+                }
+                let Some(length) = memchr::memchr(*close, &bytes[start..]) else { continue };
+                names.push(&regex[start..start + length]);
+                at = start + length;
+            }
+            _ => {}
+        }
+    }
+    names
 }
 
 impl Expansion<'_> {
@@ -248,6 +295,37 @@ mod tests {
         }
         let error = value("^%{INT:n}$", "x").unwrap_err();
         assert!(error.starts_with("expected a match of `pattern` at byte 0"), "{error}");
+    }
+
+    /// Logstash's regular expressions allow groups with the same name, and its users write them in alternatives.
+    #[test]
+    fn groups_of_the_same_name_all_count() {
+        for (pattern, text, expected) in [
+            ("(?<a>x)1|(?<a>y)2", "x1", r#"{"a":"x"}"#),
+            ("(?<a>x)1|(?<a>y)2", "y2", r#"{"a":"y"}"#),
+            ("(?<a>x)|%{INT:a:int}|(?P<a>z)|(?'a'u)", "7", r#"{"a":7}"#),
+            ("(?<a>x)|%{INT:a:int}|(?P<a>z)|(?'a'u)", "z", r#"{"a":"z"}"#),
+            ("(?<a>x)|%{INT:a:int}|(?P<a>z)|(?'a'u)", "u", r#"{"a":"u"}"#),
+            ("%{WORD:a}=%{INT:b}|%{WORD:a}: %{WORD:b}", "k: v", r#"{"a":"k","b":"v"}"#),
+            ("(?<a>x)(?:-(?<a>y))?", "x", r#"{"a":"x"}"#),
+            ("(?<a>x)(?:-(?<a>y))?", "x-y", r#"{"a":"y"}"#),
+            // Parts that only look like groups.
+            (r"(?<=\()(?<a>x)(?<!y)|[](?<b>[^]()]]\((?<a>.)", "](z", r#"{"a":"z"}"#),
+            (r"[[:alpha:](?<b>](y)\\(?<a>x)|(?<a>u)", "((", ""),
+            (r"[[:alpha:](?<b>](y)\\(?<a>x)|(?<a>u)", r"(y\x", r#"{"a":"x"}"#),
+            (r"[[:alpha:](?<b>](y)\\(?<a>x)|(?<a>u)", "u", r#"{"a":"u"}"#),
+        ] {
+            let found = value(pattern, text).unwrap_or_default();
+            assert_eq!(found, expected, "{pattern} {text}");
+        }
+        let config = json!({
+            "pattern": "(%{ONE}|%{TWO})", "types": { "n": "integer" },
+            "definitions": { "ONE": "a=(?<n>[0-9]+)", "TWO": "b=(?<n>[0-9]+) %{WORD:w}" },
+        });
+        let mut parser = parser(config).unwrap();
+        for (text, expected) in [("a=1", r#"{"n":1}"#), ("b=2 c", r#"{"n":2,"w":"c"}"#)] {
+            assert_eq!(parsed(&mut parser, text).as_deref(), Ok(expected));
+        }
     }
 
     #[test]

@@ -11,8 +11,6 @@ pub(crate) struct KeyValue {
     of_value: String,
     /// Text between two pairs.
     of_pair: String,
-    /// `true` if the text between two pairs is white space, which may then be repeated.
-    is_space: bool,
     standalone: bool,
     types: Types,
     unquoted: String,
@@ -37,7 +35,6 @@ impl KeyValue {
             )));
         }
         Ok(Self {
-            is_space: of_pair.trim_ascii().is_empty(),
             of_value,
             of_pair,
             standalone: config.accept_standalone_key.unwrap_or(true),
@@ -47,18 +44,15 @@ impl KeyValue {
     }
 
     pub(crate) fn pairs(&mut self, text: &str, out: &mut Writer<'_>) -> Result<(), Stop> {
-        let text = text.trim_ascii_end();
-        let mut at = self.skip_space(text, 0);
+        let mut at = 0;
         loop {
-            at = self.pair(text, at, out)?;
-            if at == text.len() {
-                return Ok(());
-            }
-            if !text[at..].starts_with(&self.of_pair) {
+            at = self.pair(text, skip_space(text, at), out)?;
+            if at < text.len() && !text[at..].starts_with(&self.of_pair) {
                 return Err(Stop::new(at, format!("`{}` or the end after a value", self.of_pair)));
             }
-            at = self.skip_space(text, at + self.of_pair.len());
-            if at == text.len() {
+            at = text.len().min(at + self.of_pair.len());
+            // A text may end with a delimiter.
+            if skip_space(text, at) == text.len() {
                 return Ok(());
             }
         }
@@ -70,11 +64,11 @@ impl KeyValue {
         let end = if rest.starts_with(['"', '\'']) {
             let end = unquote(text, at, &mut self.unquoted)?;
             out.key(&self.unquoted);
-            end
+            self.skip_to_delimiter(text, end)
         } else {
             let pair = rest.find(&*self.of_pair).unwrap_or(rest.len());
             let key = rest.find(&*self.of_value).map_or(pair, |key| key.min(pair));
-            let name = if self.is_space { &rest[..key] } else { rest[..key].trim_ascii() };
+            let name = rest[..key].trim_ascii();
             if name.is_empty() {
                 return Err(Stop::new(at, "a key"));
             }
@@ -84,37 +78,40 @@ impl KeyValue {
             at + key
         };
         let of = self.types.of(&self.unquoted);
-        let Some(value) = text[end..].strip_prefix(&*self.of_value) else {
+        let Some(rest) = text[end..].strip_prefix(&*self.of_value) else {
             if self.standalone {
                 out.bool(true);
                 return Ok(end);
             }
             return Err(Stop::new(end, format!("`{}` after the key", self.of_value)));
         };
-        let mut at = text.len() - value.len();
-        if !self.is_space {
-            at = self.skip_space(text, at);
-        }
-        let rest = &text[at..];
-        if rest.starts_with(['"', '\'']) {
+        // White space around a value is not part of it, unless it is the delimiter, which ends the value.
+        let len = rest.find(&*self.of_pair).unwrap_or(rest.len());
+        let value = rest[..len].trim_ascii_start();
+        let end = text.len() - rest.len() + len;
+        let at = end - value.len();
+        if value.starts_with(['"', '\'']) {
             let end = unquote(text, at, &mut self.unquoted)?;
             of.write(&self.unquoted, at, out)?;
-            return Ok(if self.is_space { end } else { self.skip_space(text, end) });
+            return Ok(self.skip_to_delimiter(text, end));
         }
-        let len = rest.find(&*self.of_pair).unwrap_or(rest.len());
-        let value = if self.is_space { &rest[..len] } else { rest[..len].trim_ascii_end() };
-        of.write(value, at, out)?;
-        Ok(at + len)
+        of.write(value.trim_ascii_end(), at, out)?;
+        Ok(end)
     }
 
-    /// Returns the position after white space that begins at `at`. A delimiter of white space is not skipped.
-    fn skip_space(&self, text: &str, at: usize) -> usize {
+    /// Returns the position after white space that begins at `at` and is not a delimiter.
+    fn skip_to_delimiter(&self, text: &str, at: usize) -> usize {
+        let is_delimiter =
+            |rest: &str| rest.starts_with(&self.of_pair) || rest.starts_with(&self.of_value);
         let rest = &text[at..];
-        if !self.is_space && self.of_pair.starts_with(|c: char| c.is_ascii_whitespace()) {
-            return at;
-        }
-        text.len() - rest.trim_ascii_start().len()
+        let space = rest.len() - rest.trim_ascii_start().len();
+        at + (0..space).find(|skipped| is_delimiter(&rest[*skipped..])).unwrap_or(space)
     }
+}
+
+/// Returns the position after white space that begins at `at`.
+fn skip_space(text: &str, at: usize) -> usize {
+    text.len() - text[at..].trim_ascii_start().len()
 }
 
 /// Copies the quoted text that begins at `at` to `unquoted`, without quotes and escapes. Returns the position after it.
@@ -183,6 +180,46 @@ mod tests {
             (r#"a="x"y"#, "expected ` ` or the end after a value at byte 5, found \"y\""),
         ] {
             assert_eq!(parsed(&mut parser, text).unwrap_err(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn white_space_around_keys_and_values_is_removed() {
+        let values = [
+            ("a = 1", r#""a":"1""#),
+            (" b\u{20} =  x y ", r#""b":"x y""#),
+            (r#" c = "x = 'y' " "#, r#""c":"x = 'y' ""#),
+            (r#""d e" = 'z'"#, r#""d e":"z""#),
+            ("f =", r#""f":"""#),
+            ("g", r#""g":true"#),
+            (r#" "h i" "#, r#""h i":true"#),
+        ];
+        for (pair, between) in [
+            ("\n", "\n"),
+            ("\n", "\r\n\n"),
+            ("\r\n", "\r\n"),
+            ("\t", "\t"),
+            ("\t", "\t\t"),
+            (",", " , "),
+            (";\n", ";\n"),
+            (" | ", " | "),
+            ("||", " ||\n"),
+        ] {
+            let mut parser =
+                parser(serde_json::json!({ "format": "key_value", "field_delimiter": pair }));
+            let (texts, expected): (Vec<_>, Vec<_>) = values.into_iter().unzip();
+            let expected = format!("{{{}}}", expected.join(","));
+            for end in ["", between, "\n"] {
+                let text = texts.join(between) + end;
+                assert_eq!(parsed(&mut parser, &text).as_ref(), Ok(&expected), "{text:?}");
+            }
+        }
+        // The delimiter ends a value even if it is white space.
+        let mut parser = parser(serde_json::json!({ "format": "key_value" }));
+        for (text, expected) in
+            [("a= 1", r#"{"a":"","1":true}"#), ("a=\t\"x y\"\n b=2\r\n", r#"{"a":"x y","b":"2"}"#)]
+        {
+            assert_eq!(parsed(&mut parser, text).as_deref(), Ok(expected), "{text:?}");
         }
     }
 

@@ -8,6 +8,7 @@ mod key_value;
 mod nginx;
 mod pattern;
 mod request;
+mod strptime;
 mod timestamp;
 mod url;
 mod zone;

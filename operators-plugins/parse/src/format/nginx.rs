@@ -3,7 +3,7 @@
 use tremor_pdk::Writer;
 
 use super::{
-    request::{field, request_line, time},
+    request::{field, request_line, time, user},
     zone::Zone,
 };
 use crate::stop::{Cursor, Stop};
@@ -27,9 +27,7 @@ pub(crate) fn combined(text: &str, out: &mut Writer<'_>) -> Result<(), Stop> {
     cursor.spaces("a space after the client")?;
     cursor.expect(b'-', "`-` after the client")?;
     cursor.spaces("a space before the user")?;
-    let user = cursor.word("the user")?;
-    field(out, "user", user);
-    cursor.spaces("a space after the user")?;
+    field(out, "user", user(&mut cursor)?);
     time(&mut cursor, out)?;
     cursor.spaces("a space after the time")?;
     let request = quoted(&mut cursor, "`\"` before the request", "`\"` after the request")?;
@@ -133,18 +131,32 @@ fn message(text: &str, out: &mut Writer<'_>) {
 /// contents.
 fn split_context(mut text: &str) -> Option<[Option<&str>; 7]> {
     let mut values = [None; 7];
-    for ((name, _, is_quoted), value) in CONTEXT.iter().zip(&mut values) {
+    for (at, ((name, _, is_quoted), value)) in CONTEXT.iter().zip(&mut values).enumerate() {
         let after = text.strip_prefix(", ").and_then(|text| text.strip_prefix(name));
         let Some(after) = after.and_then(|text| text.strip_prefix(": ")) else { continue };
         if *is_quoted {
-            let (inner, rest) = after.strip_prefix('"')?.split_once('"')?;
-            (*value, text) = (Some(inner), rest);
+            let inner = after.strip_prefix('"')?;
+            let end = quoted_end(inner, &CONTEXT[at + 1..])?;
+            (*value, text) = (Some(&inner[..end]), &inner[end + 1..]);
         } else {
             let end = after.find(',').unwrap_or(after.len());
             (*value, text) = (Some(&after[..end]), &after[end..]);
         }
     }
     text.is_empty().then_some(values)
+}
+
+/// Returns the position of the quotation mark that ends a quoted field. nginx does not escape quotation marks in the
+/// error log, so the mark is the first one that one of the fields `later` or the end of the text follows.
+fn quoted_end(text: &str, later: &[(&str, &str, bool)]) -> Option<usize> {
+    // Without this check, each of many fields in a message would be searched to the end of the text.
+    let last = text.strip_suffix('"')?.len();
+    let is_end = |quote: &usize| {
+        let after = text[quote + 1..].strip_prefix(", ");
+        let mut after = later.iter().filter_map(|(name, ..)| after?.strip_prefix(name));
+        after.any(|after| after.starts_with(": \""))
+    };
+    memchr::memchr_iter(b'"', text.as_bytes()).find(is_end).or(Some(last))
 }
 
 #[cfg(test)]
@@ -160,6 +172,33 @@ mod tests {
         let line = r#" - - - [01/Apr/2021:12:02:31 +0200] "\x16\x03\x01" 400 0 "-" "-"  "#;
         let expected = r#"{"timestamp":"2021-04-01T10:02:31Z","request":"\\x16\\x03\\x01","status":400,"size":0}"#;
         assert_eq!(parsed(parser, line).as_deref(), Ok(expected));
+    }
+
+    #[test]
+    fn user_may_have_spaces_and_brackets() {
+        let parser = &mut Parser::NginxCombined;
+        for (user, expected) in [
+            ("john smith", Some("john smith")),
+            ("a [b", Some("a [b")),
+            ("[b] [10/Oct/2000:13:55:36 -0700]", Some("[b] [10/Oct/2000:13:55:36 -0700]")),
+            ("- - [x] ]", Some("- - [x] ]")),
+            (r"a] \x22GET / HTTP/1.1\x22", Some(r"a] \x22GET / HTTP/1.1\x22")),
+            ("j\u{e4} \u{e4}", Some("j\u{e4} \u{e4}")),
+            ("-", None),
+            (" ", None),
+            ("  ", None),
+        ] {
+            let line =
+                format!(r#"::1 - {user} [01/Apr/2021:12:02:31 +0000] "] [GET" 200 1 "-" "x""#);
+            let value = parsed(parser, &line).unwrap();
+            let value: serde_json::Value = serde_json::from_str(&value).unwrap();
+            assert_eq!(value.get("user").and_then(|user| user.as_str()), expected, "{value}");
+            assert_eq!(value["timestamp"], "2021-04-01T12:02:31Z", "{value}");
+            assert_eq!(value["request"], "] [GET", "{value}");
+        }
+        let two = "::1 - a\n::1 - b [01/Apr/2021:12:02:31 +0000] \"GET\" 200 1 \"-\" \"x\"";
+        let error = parsed(parser, two).unwrap_err();
+        assert!(error.starts_with("expected `[` before the time at byte 12"), "{error}");
     }
 
     #[test]
@@ -198,6 +237,14 @@ mod tests {
             (
                 r#"2021/04/01 13:02:31 [error] 31#32: *1 open() "/a, b" failed (2: No such file or directory), client: 172.17.0.1, server: localhost, request: "POST / HTTP/1.1", host: "localhost:8081", referrer: "http://x/""#,
                 r#"{"timestamp":"2021-04-01T13:02:31Z","severity":"error","pid":31,"tid":32,"cid":1,"message":"open() \"/a, b\" failed (2: No such file or directory)","client":"172.17.0.1","server":"localhost","request":"POST / HTTP/1.1","host":"localhost:8081","referer":"http://x/"}"#,
+            ),
+            (
+                r#"2021/04/01 13:02:31 [error] 31#32: *1 x, client: ::1, server: a b, request: "GET /?q="x", "y" HTTP/1.1", upstream: "http://u/?q="x"", host: "h"o"st", referrer: """#,
+                r#"{"timestamp":"2021-04-01T13:02:31Z","severity":"error","pid":31,"tid":32,"cid":1,"message":"x","client":"::1","server":"a b","request":"GET /?q=\"x\", \"y\" HTTP/1.1","upstream":"http://u/?q=\"x\"","host":"h\"o\"st","referer":""}"#,
+            ),
+            (
+                r#"2021/04/01 13:02:31 [error] 31#32: *1 x, client: ::1, request: "GET /"#,
+                r#"{"timestamp":"2021-04-01T13:02:31Z","severity":"error","pid":31,"tid":32,"cid":1,"message":"x, client: ::1, request: \"GET /"}"#,
             ),
             (
                 "2021/04/01 13:02:31 [notice] 1#1: signal 17 (SIGCHLD) received, client: none, other: 1",

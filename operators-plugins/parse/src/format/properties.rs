@@ -178,4 +178,24 @@ proptest! {
         let value = value.map(|value| serde_json::from_str::<Value>(&value).unwrap());
         prop_assert_eq!(value.ok(), by_regex(&APACHE, &line), "{}", line);
     }
+
+    #[test]
+    fn no_user_keeps_its_request_out_of_the_log(
+        user in r"[ !#-\[\]-~ä]{0,30}|(?: ?\[10/Oct/2000:13:55:36 -0700\] ?){1,2}", time in time(),
+    ) {
+        let line = format!(r#"::1 - {user} [{time}] "GET / HTTP/1.1" 200 1"#);
+        let expected = Some(user.trim_matches(' ')).filter(|user| !matches!(*user, "" | "-"));
+        for (mut parser, end) in [
+            (Parser::NginxCombined, r#" "-" "x""#),
+            (Parser::Apache { is_combined: true }, r#" "-" "x""#),
+            (Parser::Apache { is_combined: false }, ""),
+        ] {
+            let value = parsed(&mut parser, &format!("{line}{end}")).unwrap();
+            let value: Value = serde_json::from_str(&value).unwrap();
+            prop_assert_eq!(value.get("user").and_then(Value::as_str), expected, "{}", line);
+            prop_assert_eq!(&value["method"], "GET");
+            let time = jiff::fmt::strtime::parse("%d/%b/%Y:%T %z", &time).unwrap();
+            prop_assert_eq!(&value["timestamp"], &time.to_timestamp().unwrap().to_string());
+        }
+    }
 }

@@ -34,6 +34,38 @@ const MONTHS: &[u8; 36] = b"JanFebMarAprMayJunJulAugSepOctNovDec";
 /// Length of `10/Oct/2000:13:55:36 -0700`.
 const LEN: usize = 26;
 
+/// Takes the user before the time, which may contain spaces and brackets, because every client may send any name.
+///
+/// The time ends at the first `]` that a quotation mark follows, because a quotation mark in the name of a user is
+/// escaped. A line of another form has a user without spaces.
+pub(super) fn user<'t>(cursor: &mut Cursor<'t>) -> Result<&'t str, Stop> {
+    let rest = cursor.rest();
+    let time_end = memchr::memchr_iter(b'"', rest.as_bytes()).find_map(|quote| {
+        let before = rest[..quote].trim_end_matches(' ');
+        (before.len() < quote && before.ends_with(']')).then_some(before.len())
+    });
+    // The time and its brackets.
+    let start = time_end.and_then(|end| end.checked_sub(LEN + 2));
+    match start.and_then(|start| rest.get(..start)) {
+        // The name may consist of spaces.
+        Some(user) if rest[user.len()..].starts_with('[') && is_name(user) => {
+            let name = user.trim_end_matches(' ');
+            cursor.take(user.len());
+            Ok(name)
+        }
+        _ => {
+            let user = cursor.word("the user")?;
+            cursor.spaces("a space after the user")?;
+            Ok(user)
+        }
+    }
+}
+
+/// Returns whether a text before the time is the name of a user: it is empty or ends with a space, and is in one line.
+fn is_name(user: &str) -> bool {
+    (user.is_empty() || user.ends_with(' ')) && !user.contains(|c: char| c.is_ascii_control())
+}
+
 /// Takes the time between brackets, and writes it as the field `timestamp`, in the format of RFC 3339, in UTC.
 pub(super) fn time(cursor: &mut Cursor<'_>, out: &mut Writer<'_>) -> Result<(), Stop> {
     cursor.expect(b'[', "`[` before the time")?;

@@ -1,12 +1,12 @@
 //! Times in many formats, with time zones.
 
 use jiff::{
-    Timestamp as Time, ZonedDateTime,
-    fmt::{rfc2822, strtime::BrokenDownTime, temporal::DateTimeParser},
+    Timestamp as Time,
+    fmt::{rfc2822, temporal::DateTimeParser},
 };
-use tremor_pdk::{Error, Result, Writer};
+use tremor_pdk::{Result, Writer};
 
-use super::zone::Zone;
+use super::{strptime::Strptime, zone::Zone};
 use crate::{
     config::{Config, TimeOutput},
     stop::Stop,
@@ -26,15 +26,8 @@ enum TimeFormat {
     Rfc2822,
     /// Time since the Unix epoch in a unit of 10^-N seconds.
     Unix(u32),
-    /// A format of `strptime`, and whether it has a year.
-    Strptime {
-        format: String,
-        has_year: bool,
-    },
+    Strptime(Strptime),
 }
-
-/// A time with which a format is checked, in seconds since the Unix epoch.
-const SAMPLE: i64 = 1_700_000_000;
 
 impl Timestamp {
     /// Creates a parser.
@@ -50,13 +43,13 @@ impl Timestamp {
             Some("unix_ms") => TimeFormat::Unix(3),
             Some("unix_us") => TimeFormat::Unix(6),
             Some("unix_ns") => TimeFormat::Unix(9),
-            Some(format) => strptime(format, &zone)?,
+            Some(format) => TimeFormat::Strptime(Strptime::new(format, &zone)?),
         };
         Ok(Self { format, zone, output: config.output.unwrap_or_default() })
     }
 
-    /// Writes the time. `now` is the time of the event, in ns since the Unix epoch, whose year completes a time without
-    /// a year.
+    /// Writes the time. `now` is the time of the event, in ns since the Unix epoch, by which the year of a time without a
+    /// year is chosen.
     pub(crate) fn value(&self, text: &str, now: u64, out: &mut Writer<'_>) -> Result<(), Stop> {
         let trimmed = text.trim_ascii();
         let start = text.len() - text.trim_ascii_start().len();
@@ -94,40 +87,11 @@ impl Timestamp {
                 rfc2822::parse(text).map(|time| time.timestamp()).map_err(named)
             }
             TimeFormat::Unix(power) => unix(text, *power),
-            TimeFormat::Strptime { format, has_year } => {
-                let parsed = BrokenDownTime::parse(format, text)
-                    .map_err(|error| stop(&format!("`{format}`"), error))?;
-                if *has_year {
-                    return self
-                        .resolve(&parsed)
-                        .map_err(|error| stop(&format!("`{format}`"), error));
-                }
-                self.nearest(parsed, now)
-                    .ok_or_else(|| Stop::new(0, "a date that exists in a year near the event's"))
-            }
+            TimeFormat::Strptime(format) => format
+                .time(text, &self.zone, now)
+                .map_err(|error| stop(&format!("`{}`", format.format()), error))?
+                .ok_or_else(|| Stop::new(0, "a date that exists in one of the last 8 years")),
         }
-    }
-
-    fn resolve(&self, parsed: &BrokenDownTime) -> Result<Time, jiff::Error> {
-        if parsed.timestamp().is_some()
-            || parsed.offset().is_some()
-            || parsed.iana_time_zone().is_some()
-        {
-            return Ok(parsed.to_zoned_datetime()?.timestamp());
-        }
-        Ok(parsed.to_datetime()?.to_zoned_datetime(self.zone.zone().clone())?.timestamp())
-    }
-
-    /// Completes a time with the year in which it is nearest to the time of the event.
-    fn nearest(&self, mut parsed: BrokenDownTime, now: u64) -> Option<Time> {
-        let now = Time::from_nanosecond(now.into()).ok()?;
-        let year = now.to_zoned_datetime(self.zone.zone().clone()).year();
-        let mut times = Vec::with_capacity(3);
-        for year in year - 1..=year + 1 {
-            parsed.set_year(Some(year)).ok()?;
-            times.extend(self.resolve(&parsed).ok());
-        }
-        times.into_iter().min_by_key(|time| time.as_nanosecond().abs_diff(now.as_nanosecond()))
     }
 }
 
@@ -156,30 +120,6 @@ fn unix(text: &str, power: u32) -> Result<Time, Stop> {
     let nanoseconds = nanoseconds.ok_or_else(out_of_range)?;
     Time::from_nanosecond(if is_negative { -nanoseconds } else { nanoseconds })
         .map_err(|_| out_of_range())
-}
-
-/// Checks a format of `strptime`: it has to accept a time that was written in it.
-fn strptime(format: &str, zone: &Zone) -> Result<TimeFormat> {
-    let invalid = |reason: &dyn std::fmt::Display| {
-        Error::configuration(format_args!(
-            "invalid `time_format` `{format}`: {reason}; expected a format such as `%d/%b/%Y:%H:%M:%S %z`, or \
-             `rfc3339`, `rfc2822`, `unix`, `unix_ms`, `unix_us` or `unix_ns`"
-        ))
-    };
-    if !format.contains('%') {
-        return Err(invalid(&"it has no `%`"));
-    }
-    let sample = Time::from_second(SAMPLE).map_err(|error| invalid(&error))?;
-    let sample: ZonedDateTime = sample.to_zoned_datetime(zone.zone().clone());
-    let written =
-        BrokenDownTime::from(&sample).to_string(format).map_err(|error| invalid(&error))?;
-    let mut read = BrokenDownTime::parse(format, &written).map_err(|error| invalid(&error))?;
-    let has_year = read.timestamp().is_some() || read.to_date().is_ok();
-    if !has_year {
-        read.set_year(Some(sample.year())).map_err(|error| invalid(&error))?;
-        read.to_date().map_err(|_| invalid(&"it has no month and day"))?;
-    }
-    Ok(TimeFormat::Strptime { format: format.to_owned(), has_year })
 }
 
 #[cfg(test)]
@@ -223,6 +163,12 @@ mod tests {
             ("%s", Some("Europe/Berlin"), "1700000000", "2023-11-14T22:13:20Z"),
             ("%b %e %H:%M:%S", None, "Jan  3 00:00:00", "2024-01-03T00:00:00Z"),
             ("%b %e %H:%M:%S", None, "Dec 31 23:59:59", "2023-12-31T23:59:59Z"),
+            ("%b %e %H:%M:%S", None, "Jan  3 00:00:01", "2023-01-03T00:00:01Z"),
+            ("%b %e %H:%M:%S %z", None, "Jan  3 00:00:01 +0100", "2024-01-02T23:00:01Z"),
+            ("%b %e %T", Some("Asia/Tokyo"), "Jan  4 00:00:00", "2023-01-03T15:00:00Z"),
+            ("%b %e", None, "Jul  4", "2023-07-04T00:00:00Z"),
+            ("%b %e", None, "Feb 29", "2020-02-29T00:00:00Z"),
+            ("%a %b %e", None, "Thu Jan  5", "2023-01-05T00:00:00Z"),
             ("unix", None, "-1.5", "1969-12-31T23:59:58.5Z"),
             ("unix_ms", None, "1700000000123", "2023-11-14T22:13:20.123Z"),
             ("unix_us", None, "1700000000123456.7899", "2023-11-14T22:13:20.123456789Z"),
@@ -233,6 +179,84 @@ mod tests {
                 config["timezone"] = zone.into();
             }
             assert_eq!(time(config, text), Ok(format!("\"{expected}\"")), "{format} {text}");
+        }
+    }
+
+    #[test]
+    fn offset_has_any_usual_form() {
+        let expected = Ok("\"2024-07-15T14:24:59Z\"".to_owned());
+        let read = |format: &str, text: &str| {
+            time(json!({ "time_format": format, "timezone": "Asia/Tokyo" }), text)
+        };
+        for format in ["%z", "%:z", "%::z", "%:::z", "%#z", "%Q", "%:Q"] {
+            for (time, offset) in [
+                ("14:24:59", "Z"),
+                ("14:24:59", "z"),
+                ("14:24:59", "+00"),
+                ("16:24:59", "+02"),
+                ("16:24:59", "+0200"),
+                ("16:24:59", "+02:00"),
+                ("16:24:59", "+02:00:00"),
+                ("08:54:59", "-05:30"),
+                ("08:54:59", "-0530"),
+            ] {
+                let text = format!("2024-07-15T{time}{offset}");
+                assert_eq!(read(&format!("%FT%T{format}"), &text), expected, "{format} {text}");
+                let text = format!("Mon Jul 15 {time} {offset} 2024 x");
+                let format = format!("%a %b %d %T {format} %Y x");
+                assert_eq!(read(&format, &text), expected, "{format} {text}");
+            }
+            for text in ["2024-07-15T16:24:59", "2024-07-15T16:24:59+2", "2024-07-15T16:24:59Zulu1"]
+            {
+                assert!(read(&format!("%FT%T{format}"), text).is_err(), "{format} {text}");
+            }
+            let text = "2024-07-15T16:24:59+02:00 x";
+            assert!(read(&format!("%FT%T{format}"), text).is_err(), "{format} {text}");
+        }
+        let both = "%FT%T%z[%Q]";
+        assert_eq!(read(both, "2024-07-15T16:24:59+02:00[Europe/Berlin]"), expected);
+        assert!(read(both, "2024-07-15T16:24:59+01:00[Europe/Berlin]").is_err());
+    }
+
+    #[test]
+    fn fraction_follows_every_specifier_of_seconds() {
+        for (format, text, expected) in [
+            ("%s%.f", "1364481363.243", "2013-03-28T14:36:03.243Z"),
+            ("%s.%f", "1364481363.243", "2013-03-28T14:36:03.243Z"),
+            ("%s.%3f", "1364481363.243", "2013-03-28T14:36:03.243Z"),
+            ("%s,%N", "1364481363,243000001", "2013-03-28T14:36:03.243000001Z"),
+            ("%s%.f %z", "1364481363.243 +0200", "2013-03-28T14:36:03.243Z"),
+            ("%s%.f", "1364481363", "2013-03-28T14:36:03Z"),
+            ("%s%.f", "-1.5", "1969-12-31T23:59:58.5Z"),
+            ("%s%.f", "-0.5", "1969-12-31T23:59:59.5Z"),
+            ("audit(%s%.f)", "audit(-0.5)", "1969-12-31T23:59:59.5Z"),
+            ("%s%.f", "0.5", "1970-01-01T00:00:00.5Z"),
+            ("%F %T%.f", "2013-03-28 14:36:03.243", "2013-03-28T14:36:03.243Z"),
+            ("%F %T,%f", "2013-03-28 14:36:03,243", "2013-03-28T14:36:03.243Z"),
+            ("%F %H:%M:%S:%3f", "2013-03-28 14:36:03:243", "2013-03-28T14:36:03.243Z"),
+            ("%F %X%.f", "2013-03-28 14:36:03.243", "2013-03-28T14:36:03.243Z"),
+            ("%F %I:%M:%S%.f %p", "2013-03-28 02:36:03.243 PM", "2013-03-28T14:36:03.243Z"),
+        ] {
+            let found = time(json!({ "time_format": format, "timezone": "UTC" }), text);
+            assert_eq!(found, Ok(format!("\"{expected}\"")), "{format} {text}");
+        }
+    }
+
+    #[test]
+    fn specifiers_of_posix_stand_for_their_parts() {
+        for (format, text, expected) in [
+            ("%c", "Mon Jul  8 00:34:59 2024", "2024-07-08T00:34:59Z"),
+            ("%x %r", "07/08/24 12:34:59 AM", "2024-07-08T00:34:59Z"),
+            ("%D %X", "07/08/24 00:34:59", "2024-07-08T00:34:59Z"),
+            ("%C%y-%m-%d", "1950-07-08", "1950-07-08T00:00:00Z"),
+            ("%%C%y-%m-%d", "%C50-07-08", "2050-07-08T00:00:00Z"),
+            ("%h %e %Y, %R", "Jul 8 2024, 00:34", "2024-07-08T00:34:00Z"),
+            ("%Y-%j", "2024-190", "2024-07-08T00:00:00Z"),
+            ("%G-W%V-%u", "2024-W28-1", "2024-07-08T00:00:00Z"),
+            ("%n%Y%t%m %d", "2024 07 08", "2024-07-08T00:00:00Z"),
+        ] {
+            let found = time(json!({ "time_format": format }), text);
+            assert_eq!(found, Ok(format!("\"{expected}\"")), "{format} {text}");
         }
     }
 

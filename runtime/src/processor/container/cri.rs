@@ -11,6 +11,7 @@ impl Format for Cri {
     const NAME: &'static str = "cri";
     const KEY: Text = Text::CRI;
     const HAS_FLAG: bool = true;
+    const KEEPS_RETURN: bool = true;
 
     #[inline]
     fn read(line: &[u8], _scratch: &mut Vec<u8>) -> Result<Entry> {
@@ -33,6 +34,7 @@ impl Format for Cri {
         // Further tags may follow the flag, separated by colons.
         let start = match line.get(at + 1) {
             None => line.len(),
+            Some(b'\r') if at + 2 == line.len() => at + 1,
             Some(b' ') => at + 2,
             Some(b':') => memchr::memchr(b' ', &line[at..]).map_or(line.len(), |end| at + end + 1),
             Some(_) => return Err(invalid(FLAG)),

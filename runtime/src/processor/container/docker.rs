@@ -13,6 +13,7 @@ impl Format for Docker {
     const NAME: &'static str = "docker";
     const KEY: Text = Text::DOCKER;
     const HAS_FLAG: bool = false;
+    const KEEPS_RETURN: bool = false;
 
     #[inline]
     fn read(line: &[u8], scratch: &mut Vec<u8>) -> Result<Entry> {

@@ -16,7 +16,7 @@ use tremor_pdk::{
 
 use self::metadata::{Metadata, Text};
 use super::{
-    joining::{Joining, Limits, Part, Rule, Verdict},
+    joining::{Joining, Limits, Link, Part, Rule, Verdict},
     max_length,
 };
 
@@ -50,6 +50,9 @@ pub(crate) trait Format: Send + 'static {
 
     /// `true` if the metadata have the flag of a line.
     const HAS_FLAG: bool;
+
+    /// `true` if a carriage return at the end of a line of the file is part of the text.
+    const KEEPS_RETURN: bool;
 
     /// Reads a line. If the text is not a range of the line, writes it to `scratch`.
     ///
@@ -130,6 +133,7 @@ impl<F: Format> Rule for Container<F> {
 
     const NAME: &str = F::NAME;
     const SEPARATOR: &[u8] = b"";
+    const KEEPS_RETURN: bool = F::KEEPS_RETURN;
 
     fn new(config: Config) -> Result<(Self, Limits)> {
         let Config { max_length, timeout, time } = config;
@@ -163,7 +167,14 @@ impl<F: Format> Rule for Container<F> {
         // The time of a message is the time of its first part.
         let time = open.map_or(self.last.time, |open| open.time);
         let state = Written { time, ..self.last };
-        Verdict { continues: open.is_some(), is_last: !state.is_partial, state }
+        Verdict { link: Link::of(open.is_some()), is_last: !state.is_partial, state }
+    }
+
+    /// Removes the carriage return at the end of a line, which a program in a terminal writes. In a part without the end
+    /// of the line, a carriage return is text.
+    #[inline]
+    fn trimmed<'t>(written: &Written, content: &'t [u8]) -> &'t [u8] {
+        content.strip_suffix(b"\r").filter(|_| !written.is_partial).unwrap_or(content)
     }
 
     #[inline]

@@ -160,6 +160,9 @@ fn docker_lines_become_text_and_metadata() {
             "\"\\/\u{8}\u{c}\r\té€😀\\n",
         ),
         (line(r"a\u003cb\n\n", "stdout"), "a<b\n"),
+        (line(r"10%\r20%\r\n", "stdout"), "10%\r20%"),
+        (line(r"\r\r\n", "stdout"), "\r"),
+        (format!(r#"{{"stream":"stdout","log":"x\r\n","time":"{TIME}"}}"#), "x"),
         (line(r"two, ", "stdout"), ""),
         (line(r"x\\", "stderr"), ""),
         (line(r"three\n", "stdout"), "two, three"),
@@ -178,8 +181,44 @@ fn docker_lines_become_text_and_metadata() {
             found.push(metadata["docker"]["stream"].as_str().unwrap().to_owned());
         }
     }
-    let expected = ["stdout", "stderr", "stdout", "stdout", "stdout", "stderr", "stdout"];
-    assert_eq!(found, expected);
+    let streams = found.iter().map(|stream| &stream[3..]).collect::<Vec<_>>().join(" ");
+    assert_eq!(streams, "out err out out out out out out err out");
+}
+
+/// The program in a container with a terminal ends its lines with a carriage return and a line feed.
+#[test]
+fn return_is_removed_only_at_the_end_of_a_whole_line() {
+    for (parts, expected) in [
+        (&["P a\r", "F b\r"][..], &["a\rb"][..]),
+        (&["P a\r", "F b"], &["a\rb"]),
+        (&["P a\r", "F "], &["a"]),
+        (&["P a\r", "F \r"], &["a\r"]),
+        (&["P a\r", "P \r", "F \r\r"], &["a\r\r\r"]),
+        (&["F a\r", "F \r", "F b\r\r"], &["a", "", "b\r"]),
+        (&["F a", "P b\r"], &["a", "b\r"]),
+    ] {
+        let expected: Vec<_> = expected.iter().map(|text| text.as_bytes().to_vec()).collect();
+        let text: String = parts.iter().flat_map(|part| [TIME, " stdout ", part, "\n"]).collect();
+        for size in 1..text.len() {
+            let (found, rejected) = run(&mut *pre("cri", &json!({})), text.as_bytes(), size);
+            assert_eq!(
+                (&found[..], rejected.len()),
+                (&expected[..], 0),
+                "{parts:?} by {size} bytes"
+            );
+        }
+        let line = |part: &&str| {
+            let log = part[2..].to_owned() + if part.starts_with('F') { "\n" } else { "" };
+            format!("{}\r\n", json!({ "log": log, "stream": "stdout", "time": TIME }))
+        };
+        let text: String = parts.iter().map(line).collect();
+        let (found, rejected) = run(&mut *pre("docker", &json!({})), text.as_bytes(), 7);
+        assert_eq!((&found[..], rejected.len()), (&expected[..], 0), "{parts:?}");
+    }
+    let config = json!({ "max_length": 4 });
+    let text = format!("{TIME} stdout P aa\r\n{TIME} stdout F bb\r\n{TIME} stdout F\r\n");
+    let (found, _) = run(&mut *pre("cri", &config), text.as_bytes(), 50);
+    assert_eq!(found, [&b"aa\r"[..], b"bb", b""]);
 }
 
 #[test]
@@ -260,13 +299,14 @@ proptest! {
     }
 
     #[test]
-    fn docker_text_is_that_of_a_json_parser(text in "\\PC{0,40}(\n|)") {
+    fn docker_text_is_that_of_a_json_parser(text in "\\PC{0,40}\r{0,2}(\n|)") {
         let line = json!({ "log": text, "stream": "stdout", "time": "2026" });
         // Docker writes the keys in this order.
         let line = format!(r#"{{"log":{},"stream":"stdout","time":"2026"}}"#, line["log"]);
         let (found, rejected) = run(&mut *pre("docker", &json!({})), line.as_bytes(), 1_000);
         prop_assert!(rejected.is_empty());
-        let expected = text.strip_suffix('\n').unwrap_or(&text).as_bytes();
+        let line = text.strip_suffix('\n').map(|line| line.strip_suffix('\r').unwrap_or(line));
+        let expected = line.unwrap_or(&text).as_bytes();
         prop_assert_eq!(&found, &[expected]);
     }
 

@@ -32,6 +32,9 @@ pub(crate) trait Rule: Sized + Send + 'static {
     /// Bytes between two parts of a message.
     const SEPARATOR: &'static [u8];
 
+    /// `true` if a carriage return before the line feed of a line belongs to the part.
+    const KEEPS_RETURN: bool = false;
+
     /// Creates the rule.
     ///
     /// # Errors
@@ -57,6 +60,12 @@ pub(crate) trait Rule: Sized + Send + 'static {
     /// Decides whether the part that [`Rule::part`] returned last continues the open message with the state `open`.
     fn judge(&mut self, content: &[u8], open: Option<&Self::State>) -> Verdict<Self::State>;
 
+    /// Returns the content of a complete message without the bytes that end it.
+    #[inline]
+    fn trimmed<'t>(_state: &Self::State, content: &'t [u8]) -> &'t [u8] {
+        content
+    }
+
     /// Changes the metadata of a complete message.
     fn complete(&mut self, _batch: &mut Batch, _event: &mut Event, _state: &Self::State) {}
 }
@@ -73,12 +82,31 @@ pub(crate) struct Part {
 /// Result of [`Rule::judge`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Verdict<S> {
-    /// `true` if the part continues the open message.
-    pub(super) continues: bool,
+    pub(super) link: Link,
     /// `true` if the message is complete with this part.
     pub(super) is_last: bool,
     /// State of the message after this part.
     pub(super) state: S,
+}
+
+/// Relation of a part to the open message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Link {
+    /// The part begins a message.
+    Begins,
+    /// The part begins a message, unless a later part [reunites](Self::Reunites) this message with the open one.
+    MayBegin,
+    /// The part continues the open message.
+    Continues,
+    /// The part continues the open message and the messages before it that only [may](Self::MayBegin) have ended.
+    Reunites,
+}
+
+impl Link {
+    /// Returns the relation of a part that continues the open message if `continues` is set, and begins one otherwise.
+    pub(super) const fn of(continues: bool) -> Self {
+        if continues { Self::Continues } else { Self::Begins }
+    }
 }
 
 /// Maximum number of sides of a stream.
@@ -150,7 +178,11 @@ impl<R: Rule> Component for Joining<R> {
             timeout: u64::try_from(limits.timeout.as_nanos()).unwrap_or(u64::MAX),
             host: context.clone().into(),
             memory: context.memory(),
-            lines: Splitter::of(FragmentLines(Lines::of(max_length().get())), R::NAME, context),
+            lines: Splitter::of(
+                FragmentLines(Lines::of(max_length().get(), !R::KEEPS_RETURN)),
+                R::NAME,
+                context,
+            ),
             incomplete: IncompleteLines::default(),
             open: SizedHashMap::default(),
             touched: Vec::new(),
@@ -166,18 +198,18 @@ impl<R: Rule> Component for Joining<R> {
     }
 }
 
-/// Returns a message without the line feed, or the carriage return and line feed, at its end. Whole messages, such as
-/// datagrams, may end with them.
-fn without_line_end(message: &[u8]) -> &[u8] {
-    let line = message.strip_suffix(b"\n");
-    line.map_or(message, |line| line.strip_suffix(b"\r").unwrap_or(line))
+/// Returns a message without the line feed at its end, and without the carriage return before it unless `keeps_return`
+/// is set. Whole messages, such as datagrams, may end with them.
+fn without_line_end(message: &[u8], keeps_return: bool) -> &[u8] {
+    let Some(line) = message.strip_suffix(b"\n") else { return message };
+    line.strip_suffix(b"\r").filter(|_| !keeps_return).unwrap_or(line)
 }
 
 impl<R: Rule> Joining<R> {
     /// Processes one message.
     fn add(&mut self, batch: &mut Batch, event: &Event, output: &mut Output) {
         let Some(message) = batch.raw(event) else { return self.out.push(*event) };
-        let message = without_line_end(message);
+        let message = without_line_end(message, R::KEEPS_RETURN);
         let part = match self.rule.part(batch, event, message, &mut self.scratch) {
             Ok(part) => part,
             Err(error) => return output.reject(*event, error),
@@ -189,16 +221,25 @@ impl<R: Rule> Joining<R> {
             if is_last {
                 return self.emit(batch, event, part.range, &state, output);
             }
-            let open = Open::new(event, part.range, &self.scratch, state, self.line_arrival);
+            let mut open = Open::new(event, part.range, &self.scratch, state, self.line_arrival);
+            open.touched = self.calls;
             self.open.insert(key, open);
             return self.touched.push(key);
         };
-        let Verdict { continues, is_last, state } = self.rule.judge(content, Some(&open.state));
-        if std::mem::replace(&mut open.touched, self.calls) != self.calls {
+        let Verdict { link, is_last, state } = self.rule.judge(content, Some(&open.state));
+        let touched = std::mem::replace(&mut open.touched, self.calls);
+        if touched != self.calls {
             self.touched.push(key);
         }
+        open.was_released &= matches!(link, Link::MayBegin | Link::Continues);
+        if link == Link::Reunites {
+            open.reunite(batch, R::SEPARATOR, self.limits.parts, self.limits.bytes);
+        }
         let length = open.len() + R::SEPARATOR.len() + content.len();
-        if continues && open.parts < self.limits.parts && length <= self.limits.bytes {
+        if matches!(link, Link::Continues | Link::Reunites)
+            && open.parts < self.limits.parts
+            && length <= self.limits.bytes
+        {
             open.append(batch, R::SEPARATOR, content);
             open.state = state;
             if is_last && let Some(open) = self.remove(key) {
@@ -212,15 +253,13 @@ impl<R: Rule> Joining<R> {
             }
             return self.emit(batch, event, part.range, &state, output);
         }
+        if link == Link::MayBegin && !open.was_released {
+            let next = Open::new(event, part.range, &self.scratch, state, self.line_arrival);
+            return open.hold(next, touched);
+        }
         // The entry is reused, so that a line that ends the open message and begins the next one does not change the
         // table.
-        match open.finish(batch) {
-            Ok(mut event) => {
-                self.rule.complete(batch, &mut event, &open.state);
-                self.out.push(event);
-            }
-            Err(rejected) => output.reject_all([*rejected]),
-        }
+        Self::finish(&mut self.rule, &mut self.out, open, batch, output);
         open.restart(event, part.range, &self.scratch, state, self.line_arrival);
     }
 
@@ -237,9 +276,11 @@ impl<R: Rule> Joining<R> {
             Some(range) => Some(open::crop(event, range)),
             None => batch.append_bytes(&self.scratch).map(|it| event.with_raw(it)),
         };
-        let Some(mut message) = message else {
+        let Some(message) = message else {
             return output.reject_all([open::too_large(*event)]);
         };
+        let content = batch.raw(&message).unwrap_or_default();
+        let mut message = open::crop(&message, 0..R::trimmed(state, content).len());
         self.rule.complete(batch, &mut message, state);
         self.out.push(message);
     }
@@ -256,10 +297,29 @@ impl<R: Rule> Joining<R> {
 
     /// Adds a message that was removed to the output.
     fn complete(&mut self, mut open: Open<R::State>, batch: &mut Batch, output: &mut Output) {
+        Self::finish(&mut self.rule, &mut self.out, &mut open, batch, output);
+    }
+
+    /// Adds an open message, and before it those that it holds, to the output.
+    fn finish(
+        rule: &mut R,
+        out: &mut Vec<Event>,
+        open: &mut Open<R::State>,
+        batch: &mut Batch,
+        output: &mut Output,
+    ) {
+        for mut held in open.release() {
+            Self::finish(rule, out, &mut held, batch, output);
+        }
+        let content = open.content(batch);
+        let (length, trimmed) = (content.len(), R::trimmed(&open.state, content).len());
+        if trimmed < length {
+            open.truncate(trimmed);
+        }
         match open.finish(batch) {
             Ok(mut event) => {
-                self.rule.complete(batch, &mut event, &open.state);
-                self.out.push(event);
+                rule.complete(batch, &mut event, &open.state);
+                out.push(event);
             }
             Err(rejected) => output.reject_all([*rejected]),
         }
@@ -270,6 +330,9 @@ impl<R: Rule> Joining<R> {
         for side in 0..SIDES {
             let Some(mut open) = self.remove((event.stream, side)) else { continue };
             if event.is_stream_aborted() {
+                for held in open.release() {
+                    self.complete(held, batch, output);
+                }
                 output.reject_all([open.abort(batch)]);
             } else {
                 self.complete(open, batch, output);
@@ -298,7 +361,7 @@ impl<R: Rule> Joining<R> {
         for key in touched.drain(..) {
             let Some(open) = self.open.get_mut(&key) else { continue };
             open.park(batch);
-            open.due = due;
+            open.set_due(due, self.calls);
             if open.queued.is_none() {
                 open.queued = Some(due);
                 self.deadlines.insert((due, key));
@@ -382,9 +445,16 @@ impl<R: Rule> Preprocessor for Joining<R> {
             self.deadlines.remove(&first);
             let Some(open) = self.open.get_mut(&key) else { continue };
             open.queued = None;
-            if open.due > now {
-                open.queued = Some(open.due);
-                self.deadlines.insert((open.due, key));
+            if open.first().due <= now {
+                open.was_released = true;
+                for mut held in open.release() {
+                    Self::finish(&mut self.rule, &mut self.out, &mut held, batch, output);
+                }
+            }
+            let due = open.first().due;
+            if due > now {
+                open.queued = Some(due);
+                self.deadlines.insert((due, key));
             } else if let Some(open) = self.remove(key) {
                 self.complete(open, batch, output);
             }
@@ -400,7 +470,7 @@ impl<R: Rule> Preprocessor for Joining<R> {
 
     fn buffered_since(&self, stream: u64) -> Option<u64> {
         let open = (0..SIDES).filter_map(|side| self.open.get(&(stream, side)));
-        open.map(|it| it.arrival).chain(self.incomplete.since(stream)).min()
+        open.map(|it| it.first().arrival).chain(self.incomplete.since(stream)).min()
     }
 
     fn streams(&self) -> Vec<u64> {

@@ -27,8 +27,12 @@ pub(in crate::processor) struct Open<S> {
     pub(in crate::processor) due: u64,
     /// The deadline in the set of deadlines, in ns, if there is one.
     pub(in crate::processor) queued: Option<u64>,
-    /// Number of bytes that are counted for the message.
+    /// Number of bytes that are counted for the message, and for those that it holds.
     pub(in crate::processor) counted: usize,
+    /// The messages before this one that a later part may reunite with it. They hold no messages themselves.
+    held: Vec<Self>,
+    /// `true` if the held messages had to be passed on, so that no later part reunites the messages.
+    pub(super) was_released: bool,
 }
 
 /// Location of the metadata and the origin of an open message.
@@ -62,6 +66,8 @@ impl<S: Copy> Open<S> {
             due: 0,
             queued: None,
             counted: 0,
+            held: Vec::new(),
+            was_released: false,
         };
         open.restart(event, range, scratch, state, arrival);
         open
@@ -117,6 +123,61 @@ impl<S: Copy> Open<S> {
         }
     }
 
+    /// Begins the message `next`, which holds this one. `touched` is the number of the last call that received a part of
+    /// this message.
+    pub(super) fn hold(&mut self, next: Self, touched: u64) {
+        let Self { due, queued, counted, .. } = *self;
+        let held = std::mem::take(&mut self.held);
+        let next = Self { touched: self.touched, due, queued, counted, held, ..next };
+        let held = std::mem::replace(self, next);
+        self.held.push(Self { touched, ..held });
+    }
+
+    /// Joins the held messages with this one, unless the message would have more than `parts` parts or `bytes` bytes.
+    pub(super) fn reunite(&mut self, batch: &Batch, separator: &[u8], parts: usize, bytes: usize) {
+        let all = || self.held.iter().chain([&*self]);
+        let length = all().map(|it| it.len() + separator.len()).sum::<usize>() - separator.len();
+        let count: usize = all().map(|it| it.parts).sum();
+        if self.held.is_empty() || count > parts || length > bytes {
+            return;
+        }
+        let mut held = self.release().into_iter();
+        let Some(first) = held.next() else { return };
+        let Self { touched, due, queued, counted, .. } = *self;
+        let last = std::mem::replace(self, Self { touched, due, queued, counted, ..first });
+        for message in held.chain([last]) {
+            self.append(batch, separator, message.content(batch));
+        }
+        self.parts = count;
+    }
+
+    /// Returns the held messages, which this message then no longer holds.
+    pub(super) fn release(&mut self) -> Vec<Self> {
+        std::mem::take(&mut self.held)
+    }
+
+    /// Returns the first of the held messages, or this message if it holds none.
+    pub(super) fn first(&self) -> &Self {
+        self.held.first().unwrap_or(self)
+    }
+
+    /// Sets the deadline of the message, and of the first held message if the call `call` received a part of it.
+    pub(super) fn set_due(&mut self, due: u64, call: u64) {
+        self.due = due;
+        if let Some(first) = self.held.first_mut().filter(|first| first.touched == call) {
+            first.due = due;
+        }
+    }
+
+    /// Removes the bytes of the message from `length` on.
+    pub(super) fn truncate(&mut self, length: usize) {
+        if self.is_joined {
+            self.text.truncate(length);
+        } else {
+            self.event = crop(&self.event, 0..length);
+        }
+    }
+
     /// Replaces the message, which has several parts, by these ranges of it.
     pub(in crate::processor) fn rearrange(&mut self, ranges: impl Iterator<Item = Range<usize>>) {
         let mut text = Vec::with_capacity(self.text.len());
@@ -165,8 +226,9 @@ impl<S: Copy> Open<S> {
         }
     }
 
-    /// Moves the contents of the message out of `batch`.
+    /// Moves the contents of the message, and of those that it holds, out of `batch`.
     pub(in crate::processor) fn park(&mut self, batch: &Batch) {
+        self.held.iter_mut().for_each(|held| held.park(batch));
         self.join(batch);
         if !matches!(self.context, Context::Here) {
             return;
@@ -183,13 +245,14 @@ impl<S: Copy> Open<S> {
         self.event = self.event.with_raw(Span::default());
     }
 
-    /// Returns the memory of the message in bytes.
+    /// Returns the memory of the message, and of those that it holds, in bytes.
     pub(in crate::processor) fn footprint(&self) -> usize {
         let context = match &self.context {
             Context::Apart(apart) => size_of::<Batch>() + apart.footprint(),
             Context::Here | Context::None => 0,
         };
-        size_of::<Self>() + self.text.capacity() + context
+        let held: usize = self.held.iter().map(Self::footprint).sum();
+        size_of::<Self>() + self.text.capacity() + context + held
     }
 }
 

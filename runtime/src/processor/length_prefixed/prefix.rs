@@ -144,14 +144,15 @@ fn varint(bytes: &[u8]) -> Result<Option<u64>> {
 
 fn decimal(bytes: &[u8]) -> Result<Option<u64>> {
     let Some((last, digits)) = bytes.split_last() else { return Ok(None) };
+    // A zero is the length of an empty message, and is not followed by a further digit.
     let is_over = *last == b' ' && !digits.is_empty();
-    let is_next = last.is_ascii_digit() && bytes[0] != b'0';
+    let is_next = last.is_ascii_digit() && digits != b"0";
     let length = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
     match length {
         Some(length) if is_over => Ok(Some(length)),
         _ if is_next && bytes.len() <= DIGITS => Ok(None),
         _ => Err(Error::bad_data(
-            "expected a length in decimal digits, the first from 1 to 9, and a space: the remainder of the stream is \
+            "expected a length in decimal digits without a leading zero, and a space: the remainder of the stream is \
              lost",
         )),
     }

@@ -1,13 +1,15 @@
+use proptest::{collection::vec, prelude::*};
 use serde_json::json;
 use tremor_pdk::Batch;
 
-use crate::processor::testing::{cut_anywhere, frame, messages, pre, process};
+use crate::processor::testing::{cut_anywhere, frame, messages, pre, process, run};
 
 #[test]
 fn framed_messages_are_split_in_any_fragments() {
     let long = "x".repeat(300);
     let texts = ["one", "", "three", long.as_str()];
     for (config, overhead) in [
+        (json!({ "prefix": "decimal" }), 2 + 2 + 2 + 4),
         (json!({}), 4 * 4),
         (json!({ "prefix": "u16" }), 4 * 2),
         (json!({ "prefix": "u32", "endianness": "little" }), 4 * 4),
@@ -60,7 +62,9 @@ fn syslog_messages_are_framed_by_octet_counting() {
 
 #[test]
 fn invalid_decimal_length_ends_the_stream() {
-    for stream in ["1 a<13>message", "1 a 1 b", "1 a0 ", "1 a12x", "1 a184467440737095516160 "] {
+    for stream in
+        ["1 a<13>message", "1 a 1 b", "1 a00 ", "1 a01 b", "1 a12x", "1 a184467440737095516160 "]
+    {
         let config = json!({ "prefix": "decimal" });
         cut_anywhere(
             stream.as_bytes(),
@@ -150,4 +154,22 @@ fn streams_and_whole_messages_do_not_mix() {
     let rejected = process(&mut *split, &mut batch);
     assert_eq!(messages(&batch), [&b"x"[..], b"y", b"ab", b"c"]);
     assert_eq!(rejected.len(), 1);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn every_format_reads_what_it_writes(
+        texts in vec(prop_oneof![vec(any::<u8>(), 0..4), vec(any::<u8>(), 0..256)], 0..8),
+        prefix in prop::sample::select(&["u8", "u16", "u32", "u64", "varint", "decimal"][..]),
+        endianness in prop::sample::select(&["big", "little"][..]),
+        size in 1..300_usize,
+    ) {
+        let config = json!({ "prefix": prefix, "endianness": endianness });
+        let (framed, rejected) = frame("length-prefixed", &config, &texts);
+        prop_assert!(rejected.is_empty(), "{:?}", rejected);
+        let (found, rejected) = run(&mut *pre("length-prefixed", &config), &framed.concat(), size);
+        prop_assert_eq!((found, rejected), (texts, Vec::new()));
+    }
 }

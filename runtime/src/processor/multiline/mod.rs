@@ -16,7 +16,7 @@ use tremor_pdk::{
 
 use self::presets::{Languages, Trace};
 use super::{
-    joining::{Joining, Limits, Part, Rule, Verdict},
+    joining::{Joining, Limits, Link, Part, Rule, Verdict},
     max_length,
 };
 
@@ -67,7 +67,7 @@ enum Preset {
     Go,
     /// Indented lines, and lines of a backtrace.
     Ruby,
-    /// Indented lines, and lines that begin with `}`.
+    /// Indented lines, and the properties of an error in braces.
     Node,
     /// The stack traces of all these languages.
     All,
@@ -145,7 +145,7 @@ impl Patterns {
             |pattern: &Option<Regex>| pattern.as_ref().is_some_and(|it| it.is_match(line));
         let ends = is_match(&self.end);
         if is_match(&self.begin) {
-            return Verdict { continues: false, is_last: ends, state: true };
+            return Verdict { link: Link::Begins, is_last: ends, state: true };
         }
         // Lines outside of messages with a beginning and an end are messages by themselves.
         let is_strict = self.begin.is_some() && (self.r#continue.is_some() || self.end.is_some());
@@ -155,7 +155,7 @@ impl Patterns {
         };
         let continues = continues && (!is_strict || open == Some(true));
         Verdict {
-            continues,
+            link: Link::of(continues),
             is_last: ends || (is_strict && !continues),
             state: continues && is_strict,
         }
@@ -204,13 +204,13 @@ impl Rule for Lines {
             Self::Preset(languages) => {
                 let open =
                     open.map(|it| if let State::Preset(it) = it { *it } else { Trace::None });
-                let Verdict { continues, is_last, state } = languages.judge(line, open);
-                Verdict { continues, is_last, state: State::Preset(state) }
+                let Verdict { link, is_last, state } = languages.judge(line, open);
+                Verdict { link, is_last, state: State::Preset(state) }
             }
             Self::Patterns(patterns) => {
                 let open = open.map(|it| matches!(it, State::Patterns(true)));
-                let Verdict { continues, is_last, state } = patterns.judge(line, open);
-                Verdict { continues, is_last, state: State::Patterns(state) }
+                let Verdict { link, is_last, state } = patterns.judge(line, open);
+                Verdict { link, is_last, state: State::Patterns(state) }
             }
         }
     }

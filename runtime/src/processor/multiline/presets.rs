@@ -5,7 +5,7 @@
 
 use memchr::memmem;
 
-use super::Verdict;
+use super::{Link, Verdict};
 
 /// A set of programming languages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,11 +20,31 @@ pub(crate) enum Trace {
     Python,
     /// The exception of a Python traceback. The traceback of a further exception may follow.
     PythonException,
+    /// The given number of lines after an exception, which are part of its text if the traceback of a further exception
+    /// follows.
+    PythonText(u8),
     /// The line that announces the traceback of a further exception.
     PythonChain,
-    /// A panic of Go, or the stack of a goroutine.
+    /// Lines that Go writes before a fatal error.
+    GoError,
+    /// The beginning of a panic or of a fatal error of Go, before the first stack.
+    GoPanic,
+    /// The stack of a goroutine.
     Go,
+    /// The error of a Ruby program. The code that caused it may follow after an empty line.
+    RubyError,
+    /// The empty line after the error of a Ruby program, and the code after it if the code is indented.
+    RubyGap,
+    /// The code that caused the error of a Ruby program.
+    RubyCode,
+    /// The modules that required a missing module of Node.js.
+    NodeModules,
+    /// A line that ends with an opening brace, or the indented lines after it.
+    Brace,
 }
+
+/// Maximum number of lines after an exception that are kept because they may be part of its text.
+const TEXT: u8 = 30;
 
 /// First line of a Python traceback.
 const TRACEBACK: &[u8] = b"Traceback (most recent call last):";
@@ -51,48 +71,143 @@ impl Languages {
     /// Decides whether `line` continues the open message, if there is one with the state `open`.
     #[inline]
     pub(super) fn judge(self, line: &[u8], open: Option<Trace>) -> Verdict<Trace> {
-        let trace = open.unwrap_or(Trace::None);
-        let begins = |state| Verdict { continues: false, is_last: false, state };
-        let continues = |state| Verdict { continues: true, is_last: false, state };
+        let (link, state) = self.link(line, open.unwrap_or(Trace::None));
+        Verdict { link, is_last: false, state }
+    }
+
+    #[inline]
+    fn link(self, line: &[u8], trace: Trace) -> (Link, Trace) {
         let (Some(first), Some(last)) = (line.first(), line.last()) else {
-            // Empty lines separate the parts of a stack trace.
-            return if trace == Trace::None { begins(trace) } else { continues(trace) };
+            return empty_line(trace);
         };
+        // Only with this state does a later line beginning with a brace continue the message.
+        let opens =
+            || if *last == b'{' && self.has(Self::NODE) { Trace::Brace } else { Trace::None };
         if matches!(first, b' ' | b'\t') {
-            let is_group = self.has(Self::PYTHON) && trace != Trace::PythonChain;
-            if is_group && line.starts_with(GROUP) {
-                return begins(Trace::None);
+            if self.has(Self::PYTHON) && line.starts_with(GROUP) {
+                return (Link::of(trace == Trace::PythonChain), Trace::PythonException);
             }
-            return continues(trace);
+            return match trace {
+                Trace::None | Trace::NodeModules => (Link::Continues, opens()),
+                Trace::RubyGap | Trace::RubyCode if is_ruby_mark(line) => {
+                    (Link::Reunites, Trace::RubyError)
+                }
+                _ => (Link::Continues, trace),
+            };
         }
-        match trace {
-            Trace::Python => return continues(Trace::PythonException),
-            Trace::PythonException if CHAINS.contains(&line) => {
-                return continues(Trace::PythonChain);
-            }
-            Trace::PythonChain if line == TRACEBACK => return continues(Trace::Python),
-            Trace::Go if is_go_frame(line) => return continues(Trace::Go),
-            _ => {}
+        if trace != Trace::None
+            && let Some(judged) = in_trace(line, trace)
+        {
+            return judged;
         }
         match first {
-            b'C' | b'S' | b'W' if self.has(Self::JAVA) && is_java_cause(line) => continues(trace),
-            b'T' if self.has(Self::PYTHON) && line == TRACEBACK => begins(Trace::Python),
-            b'p' | b'f' if self.has(Self::GO) && is_go_panic(line) => begins(Trace::Go),
-            b'g' if self.has(Self::GO) && is_goroutine(line) => continues(Trace::Go),
-            b'}' if self.has(Self::NODE) => continues(trace),
-            _ if *last == b'\'' && self.has(Self::RUBY) && is_ruby_frame(line) => continues(trace),
-            _ => begins(Trace::None),
+            b'C' | b'S' | b'W' | b'.' if self.has(Self::JAVA) && is_java_cause(line) => {
+                (Link::Continues, Trace::None)
+            }
+            b'T' if self.has(Self::PYTHON) && line == TRACEBACK => (Link::Begins, Trace::Python),
+            b'p' | b'f' if self.has(Self::GO) && is_go_panic(line) => {
+                (Link::Begins, Trace::GoPanic)
+            }
+            b'r' | b'u' | b'S' if self.has(Self::GO) && is_go_error(line) => {
+                (Link::Begins, Trace::GoError)
+            }
+            b'g' if self.has(Self::GO) && is_goroutine(line) => (Link::Continues, Trace::Go),
+            b'R' if self.has(Self::NODE) && line == b"Require stack:" => {
+                (Link::Continues, Trace::NodeModules)
+            }
+            _ if *last == b'\'' && self.has(Self::RUBY) && is_ruby_frame(line) => {
+                (Link::Continues, Trace::None)
+            }
+            _ if *last == b')' && self.has(Self::RUBY) && is_ruby_error(line) => {
+                (Link::Begins, Trace::RubyError)
+            }
+            _ => text_after(trace).unwrap_or_else(|| (Link::Begins, opens())),
         }
     }
 }
 
+/// Judges an empty line.
+fn empty_line(trace: Trace) -> (Link, Trace) {
+    match trace {
+        // Empty lines separate the parts of a stack trace.
+        Trace::Python
+        | Trace::PythonException
+        | Trace::PythonChain
+        | Trace::GoPanic
+        | Trace::Go => (Link::Continues, trace),
+        Trace::RubyError => (Link::MayBegin, Trace::RubyGap),
+        _ => text_after(trace).unwrap_or((Link::Begins, Trace::None)),
+    }
+}
+
+/// Judges a line that may be part of the error before it. Returns `None` if it is not.
+fn text_after(trace: Trace) -> Option<(Link, Trace)> {
+    let state = match trace {
+        Trace::PythonException => Trace::PythonText(1),
+        Trace::PythonText(lines) if lines < TEXT => Trace::PythonText(lines + 1),
+        Trace::RubyGap => Trace::RubyCode,
+        _ => return None,
+    };
+    Some((Link::MayBegin, state))
+}
+
+/// Judges a line, which is not indented, by the state of the open message. Returns `None` if the state does not decide.
+fn in_trace(line: &[u8], trace: Trace) -> Option<(Link, Trace)> {
+    Some(match trace {
+        Trace::Python => (Link::Continues, Trace::PythonException),
+        Trace::PythonException if CHAINS.contains(&line) => (Link::Continues, Trace::PythonChain),
+        Trace::PythonText(_) if CHAINS.contains(&line) => (Link::Reunites, Trace::PythonChain),
+        Trace::PythonChain if line == TRACEBACK => (Link::Continues, Trace::Python),
+        Trace::GoError if line.starts_with(b"runtime: ") => (Link::Continues, Trace::GoError),
+        Trace::GoError if line.starts_with(b"fatal error: ") || line.starts_with(b"PC=") => {
+            (Link::Continues, Trace::GoPanic)
+        }
+        Trace::GoPanic if is_go_signal(line) => (Link::Continues, Trace::GoPanic),
+        Trace::GoPanic | Trace::Go if is_goroutine(line) || line == b"runtime stack:" => {
+            (Link::Continues, Trace::Go)
+        }
+        Trace::Go if is_go_frame(line) => (Link::Continues, Trace::Go),
+        Trace::RubyError if line.starts_with(b"Did you mean?") => (Link::Continues, trace),
+        Trace::NodeModules if line.starts_with(b"- ") => (Link::Continues, Trace::NodeModules),
+        Trace::Brace if line.starts_with(b"}") => {
+            let opens = line.ends_with(b"{");
+            (Link::Continues, if opens { Trace::Brace } else { Trace::None })
+        }
+        _ => return None,
+    })
+}
+
+/// Returns whether `line` names a cause, or has the form `... 12 more` or `... 12 common frames omitted`.
 fn is_java_cause(line: &[u8]) -> bool {
     let causes: [&[u8]; 3] = [b"Caused by:", b"Suppressed:", b"Wrapped by:"];
-    causes.iter().any(|cause| line.starts_with(cause))
+    let count = line.strip_prefix(b"... ").unwrap_or_default();
+    let digits = count.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let is_omission =
+        digits > 0 && matches!(&count[digits..], b" more" | b" common frames omitted");
+    is_omission || causes.iter().any(|cause| line.starts_with(cause))
 }
 
 fn is_go_panic(line: &[u8]) -> bool {
     line.starts_with(b"panic: ") || line.starts_with(b"fatal error: ")
+}
+
+/// Returns whether `line` is the first of those before a fatal error, or has the form `SIGQUIT: quit`.
+fn is_go_error(line: &[u8]) -> bool {
+    let prefixes: [&[u8]; 3] = [
+        b"runtime: goroutine stack exceeds ",
+        b"runtime: out of memory: ",
+        b"unexpected fault address ",
+    ];
+    if prefixes.iter().any(|prefix| line.starts_with(prefix)) {
+        return true;
+    }
+    let Some(name) = line.strip_prefix(b"SIG") else { return false };
+    let letters = name.iter().take_while(|byte| byte.is_ascii_uppercase()).count();
+    letters > 0 && name[letters..].starts_with(b": ")
+}
+
+fn is_go_signal(line: &[u8]) -> bool {
+    line.starts_with(b"[signal ") || line.starts_with(b"signal arrived during ")
 }
 
 /// Returns whether `line` has the form `goroutine 1 [running]:`.
@@ -102,11 +217,14 @@ fn is_goroutine(line: &[u8]) -> bool {
     digits > 0 && number[digits..].starts_with(b" ") && line.ends_with(b":")
 }
 
-/// Returns whether `line`, which is not indented, belongs to the stack trace of a Go program, such as
+/// Returns whether `line`, which is not indented, belongs to the stack of a goroutine, such as
 /// `main.(*Server).serve(0xc000010000)`.
 fn is_go_frame(line: &[u8]) -> bool {
-    let prefixes: [&[u8]; 3] = [b"created by ", b"[signal ", b"...additional frames elided..."];
-    if prefixes.iter().any(|prefix| line.starts_with(prefix)) || is_goroutine(line) {
+    let prefixes: [&[u8]; 2] = [b"created by ", b"[originating from goroutine "];
+    if prefixes.iter().any(|prefix| line.starts_with(prefix)) {
+        return true;
+    }
+    if line.starts_with(b"...") && line.ends_with(b" frames elided...") || is_go_register(line) {
         return true;
     }
     // The name of a function has no space before its arguments.
@@ -114,10 +232,32 @@ fn is_go_frame(line: &[u8]) -> bool {
         && matches!(memchr::memchr2(b'(', b' ', line), Some(at) if line[at] == b'(')
 }
 
+/// Returns whether `line` has the form `rax    0x0`.
+fn is_go_register(line: &[u8]) -> bool {
+    let name = line.iter().take_while(|byte| byte.is_ascii_alphanumeric()).count();
+    let value = line[name..].trim_ascii_start().strip_prefix(b"0x").unwrap_or_default();
+    (2..=6).contains(&name) && !value.is_empty() && value.iter().all(u8::is_ascii_hexdigit)
+}
+
 /// Returns whether `line` has the form ``app.rb:2:in `name'`` or `app.rb:2:in 'name'`.
 fn is_ruby_frame(line: &[u8]) -> bool {
     let Some(at) = memmem::find(line, b":in ") else { return false };
-    let digits = line[..at].iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
-    let is_quoted = matches!(line.get(at + 4), Some(b'`' | b'\''));
-    is_quoted && digits > 0 && line[..at - digits].ends_with(b":")
+    let (origin, name) = (&line[..at], &line[at + b":in ".len()..]);
+    let digits = origin.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+    let path = &origin[..at - digits];
+    // A line with spaces is a log record that names its origin, except for code that Ruby evaluates.
+    let is_path = !path.iter().any(u8::is_ascii_whitespace) || path.starts_with(b"(eval at ");
+    let [b'`' | b'\'', name @ .., b'\''] = name else { return false };
+    digits > 0 && path.len() > 1 && path.ends_with(b":") && is_path && !name.contains(&b'\'')
+}
+
+/// Returns whether `line` has the form `app.rb:2:in 'name': text (NameError)`.
+fn is_ruby_error(line: &[u8]) -> bool {
+    let method = memmem::find(line, b":in ").and_then(|at| line.get(at + b":in ".len()));
+    matches!(method, Some(b'`' | b'\'')) && line.ends_with(b"Error)")
+}
+
+/// Returns whether `line`, which is indented, marks a part of the code above it.
+fn is_ruby_mark(line: &[u8]) -> bool {
+    line.contains(&b'^') && line.iter().all(|byte| b" \t^~".contains(byte))
 }

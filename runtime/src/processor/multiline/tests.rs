@@ -56,6 +56,8 @@ fn java_traces_are_joined() {
         \tat a.B.c(B.java:1)\n\
         \tSuppressed: java.io.IOException: close\n\
         \t\tat a.B.d(B.java:2)\n\
+        Wrapped by: java.lang.RuntimeException: outer\n\
+        ... 3 common frames omitted\n\
         Caused by: java.io.IOException: reset\n\
         \t... 12 more\n\
         INFO end\n\
@@ -78,29 +80,162 @@ fn python_traces_are_joined_with_their_causes() {
     let trace = trace.trim_end().replace('\n', "|");
     let chained = format!("{trace}|{}{trace}", chain.replace('\n', "|"));
     assert_eq!(found, ["before", &trace, "after", &chained, &trace, "end"]);
-    let group = "  + Exception Group Traceback (most recent call last):\n  |   File \"a.py\"\n\
+}
+
+/// Lines that Python 3.11 wrote.
+#[test]
+fn python_groups_notes_and_long_texts_are_joined() {
+    const FRAMES: &str =
+        "Traceback (most recent call last):\n  File \"a.py\", line 1, in <module>\n    f()\n";
+    const CAUSE: &str =
+        "\nThe above exception was the direct cause of the following exception:\n\n";
+    const GROUP: &str = "  + Exception Group Traceback (most recent call last):\n  |   File \"a.py\"\n\
         \x20 | ExceptionGroup: two (2 sub-exceptions)\n  +-+---------------- 1 ----------------\n\
-        \x20   | ValueError: 1\n    +------------------------------------\n";
-    let found = join(&json!({ "preset": "python" }), &format!("before\n{group}after\n"));
-    assert_eq!(found.len(), 3, "{found:?}");
+        \x20   | ValueError: 1\n    | second line\n    +------------------------------------\n";
+    let text = |text: &str| format!("{FRAMES}{text}\n");
+    let one = text("KeyError: 'x'");
+    for trace in [
+        GROUP.to_owned(),
+        format!("{GROUP}{CAUSE}{one}"),
+        format!("{GROUP}{CAUSE}{GROUP}"),
+        format!("{one}{CAUSE}{GROUP}{CAUSE}{one}"),
+        format!("{}{CAUSE}{one}", text("DB: cannot connect\n[SQL: SELECT 1]")),
+        format!("{}{CAUSE}{one}", text("E: x\n\ny z\n  indented\n\nf(x)\n}\nINFO z")),
+        format!("{}{CAUSE}{GROUP}", text("E: x\n\ny z")),
+        format!("{0}{CAUSE}{0}{CAUSE}{one}", text("E: x\na note")),
+    ] {
+        for preset in ["python", "all"] {
+            let lines = format!("before\n{trace}after\n{trace}{trace}one\ntwo\n");
+            let found = join(&json!({ "preset": preset }), &lines);
+            let trace = trace.trim_end().replace('\n', "|");
+            assert_eq!(found, ["before", &trace, "after", &trace, &trace, "one", "two"]);
+        }
+    }
+    // Without a further traceback, nothing shows where the text ends.
+    let lines = format!("{}\nb\n  c\n\n{one}", text("E: x\na\n\nThe above"));
+    let found = join(&json!({ "preset": "python" }), &lines);
+    let (first, one) = (text("E: x"), one.trim_end().replace('\n', "|"));
+    let first = first.trim_end().replace('\n', "|");
+    assert_eq!(found, [&first, "a", "", "The above", "", "b|  c", "", &one]);
+}
+
+/// Lines that Go 1.26 wrote.
+#[test]
+fn fatal_errors_and_signals_of_go_are_joined() {
+    let overflow = "runtime: goroutine stack exceeds 1000000000-byte limit\n\
+        runtime: sp=0x19263dc60388 stack=[0x19263dc60000, 0x19265dc60000]\n\
+        fatal error: stack overflow\n\nruntime stack:\nruntime.throw({0x491047?, 0x524801?})\n\
+        \t/usr/local/go/src/runtime/panic.go:1229 +0x48 fp=0x7fff160aada8\nruntime.morestack()\n\
+        \t/usr/local/go/src/runtime/asm_amd64.s:681 +0x7d\n\n\
+        goroutine 1 gp=0x19261db341e0 m=0 mp=0x5256a0 [running]:\nmain.f(...)\n\
+        \t/tmp/so.go:2\n...44739053 frames elided...\nmain.f(0x0?)\n\t/tmp/so.go:2 +0x17\n\
+        ...additional frames elided...\ncreated by runtime.gcenable in goroutine 1\n\
+        \t/usr/local/go/src/runtime/mgc.go:215 +0xa5\n\n\
+        goroutine 20 gp=0x5e6cb600960 m=nil [GOMAXPROCS updater (idle)]:\nruntime.goexit({})\n\
+        \t/usr/local/go/src/runtime/asm_amd64.s:1771 +0x1\n";
+    let deadlock = "fatal error: all goroutines are asleep - deadlock!\n\n\
+        goroutine 1 [chan receive]:\nmain.main()\n\t/tmp/x.go:3 +0x1\n";
+    let signal = "panic: runtime error: invalid memory address or nil pointer dereference\n\
+        [signal SIGSEGV: segmentation violation code=0x1 addr=0x0 pc=0x47a76b]\n\n\
+        goroutine 1 [running]:\npanic({0x45c3c0?, 0x4b1d58?})\n\t/usr/panic.go:884 +0x212\n\
+        [originating from goroutine 1]:\nmain.main()\n\t/tmp/x.go:3 +0x1\n";
+    let quit = "SIGQUIT: quit\nPC=0x40816e m=0 sigcode=0\n\ngoroutine 1 [syscall]:\nmain.main()\n\
+        \t/tmp/q.go:3 +0x65\n\nrax    0x0\nr15    0xffffffffffffffff\nrflags 0x202\n";
+    for trace in [overflow, deadlock, signal, quit] {
+        for preset in ["go", "all"] {
+            let lines = format!("before\n{trace}after\n{trace}{trace}end\n");
+            let found = join(&json!({ "preset": preset }), &lines);
+            let trace = trace.trim_end().replace('\n', "|");
+            assert_eq!(found, ["before", &trace, "after", &trace, &trace, "end"]);
+        }
+    }
 }
 
 #[test]
-fn go_panics_are_joined_with_all_stacks() {
-    let panic = "panic: runtime error: index out of range [5] with length 3\n\n\
-        goroutine 1 [running]:\nmain.(*Server).serve(0xc000010000, {0x1, 0x2})\n\
-        \t/tmp/x.go:8 +0x1d\ncreated by main.main in goroutine 1\n\t/tmp/x.go:3 +0x1d\n\n\
-        goroutine 5 [chan receive, 2 minutes]:\nmain.main.func1()\n\t/tmp/x.go:9 +0x1\n";
-    let found = join(
-        &json!({ "preset": "go" }),
-        &format!("2024/01/02 started (again)\n{panic}exit status 2\n"),
-    );
-    let expected = panic.trim_end().replace('\n', "|");
-    assert_eq!(found, ["2024/01/02 started (again)", &expected, "exit status 2"]);
-    let recovered = "2024/01/02 http: panic serving 127.0.0.1:1: boom\ngoroutine 19 [running]:\n\
-        net/http.(*conn).serve.func1(0xc0001)\n\t/go/server.go:1850 +0xbf";
-    let found = join(&json!({ "preset": "go" }), recovered);
-    assert_eq!(found, [recovered.replace('\n', "|")]);
+fn unrelated_lines_are_not_joined() {
+    for lines in [
+        "INFO start\n2024-01-02 INFO cache.rb:12:in 'warm'\nERROR at 3:in 'x'\nWARN :1:in 'y'",
+        "INFO start\napp.rb:2:in 'f': cannot open 'x'\n:in 'y'\na:in 'y'",
+        "done\n} else\n}\n{\"a\":1}\n}",
+        "fatal error: foo.h: No such file\nreload(config)\nrax 0x1",
+        "panic: button pressed\nreload(config)\ncreated by hand",
+        "SIGTERM: bye\n\nreload(config)\nfatal error: x",
+        "runtime: 5s\nruntime: 6s\nruntime: sp=1\nPC=0x1\n... more\n... x more",
+        "a.rb:1:in 'f': x (ArgumentError)\n\n1.time {}\n2\nDid you mean?  times",
+        "Require stack\n- a\n- b\nrax    0x0\n[signal x",
+        "The above exception was the direct cause of the following exception:\na",
+    ] {
+        let expected: Vec<_> = lines.split('\n').collect();
+        for preset in ["java", "python", "go", "ruby", "node", "all"] {
+            assert_eq!(join(&json!({ "preset": preset }), lines), expected, "{preset}");
+        }
+    }
+}
+
+#[test]
+fn lines_after_an_exception_wait_no_longer_than_the_timeout() {
+    let host = TestHost::new();
+    let mut joins = multiline(&host, &json!({ "preset": "python", "timeout": "1s" }));
+    let trace = ["Traceback (most recent call last):", "  File", "E: x"];
+    let step = |joins: &mut Multiline, new: &[&str]| {
+        let mut batch = lines(1, new);
+        assert!(process(joins, &mut batch).is_empty());
+        let mut found = numbered(&batch);
+        host.advance(std::time::Duration::from_millis(400));
+        if joins.due().is_some_and(|due| due <= host.monotonic_ns()) {
+            let mut batch = Batch::new();
+            joins.on_time(host.monotonic_ns(), &mut batch, &mut Output::new()).unwrap();
+            found.extend(numbered(&batch));
+        }
+        found.into_iter().map(|(text, _)| text.replace('\n', "|")).collect::<Vec<_>>()
+    };
+    assert_eq!(step(&mut joins, &trace), [""; 0]);
+    assert_eq!(joins.buffered_since(1), Some(1));
+    assert_eq!(step(&mut joins, &["a", "b"]), [""; 0]);
+    assert_eq!(joins.buffered_since(1), Some(1), "the first call has lines in open messages");
+    let whole = trace.join("|");
+    assert_eq!(step(&mut joins, &["c", " d"]), [&whole, "a", "b"]);
+    assert_eq!(joins.buffered_since(1), Some(3));
+    assert_eq!(step(&mut joins, &[" e"]), [""; 0]);
+    assert_eq!(step(&mut joins, &["f"]), ["c| d| e"]);
+    assert_eq!(step(&mut joins, &[]), [""; 0]);
+    assert_eq!(step(&mut joins, &[]), ["f"]);
+    assert_eq!((joins.due(), joins.streams()), (None, vec![]));
+    assert!(host.memory() <= 64 << 10, "at most one block remains");
+    // The end of the stream, and a cut-off stream.
+    for is_aborted in [false, true] {
+        let mut batch = lines(1, &[&trace[..], &["a", "b"]].concat());
+        if is_aborted {
+            batch.stream(1).abort();
+        } else {
+            batch.stream(1).end();
+        }
+        let rejected = process(&mut joins, &mut batch);
+        let expected = [&*trace.join("\n"), "a", "b"];
+        assert_eq!(text(messages(&batch)), &expected[..3 - usize::from(is_aborted)]);
+        assert_eq!(rejected.len(), usize::from(is_aborted));
+    }
+}
+
+#[test]
+fn messages_above_the_limits_are_not_reunited() {
+    let trace = "Traceback (most recent call last):\n  f\nE: x\ny\n\n\
+        The above exception was the direct cause of the following exception:\n\n\
+        Traceback (most recent call last):\n  g\nE: z\n";
+    for (config, first) in [
+        (
+            json!({ "preset": "python", "max_lines": 4 }),
+            "Traceback (most recent call last):|  f|E: x",
+        ),
+        (
+            json!({ "preset": "python", "max_length": 44 }),
+            "Traceback (most recent call last):|  f|E: x",
+        ),
+    ] {
+        let found = join(&config, trace);
+        assert_eq!((&*found[0], &*found[1]), (first, "y"), "{found:?}");
+        assert_eq!(found.join("|"), trace.trim_end().replace('\n', "|"));
+    }
 }
 
 #[test]
@@ -113,6 +248,22 @@ fn ruby_and_node_traces_are_joined() {
     let node = "TypeError: x is not a function\n    at f (/a.js:1:2) {\n  code: 'X'\n}";
     let found = join(&json!({ "preset": "node" }), &format!("start\n{node}\nend"));
     assert_eq!(found, ["start", &one(node), "end"]);
+    let module = "Error: Cannot find module './x'\nRequire stack:\n- /a.js\n- /b.js\n    at f (/a.js:1:2) {\n\
+        \x20 requireStack: [\n    '/a.js'\n  ]\n}";
+    let cause = "Error: outer\n    at f (/a.js:1:2) {\n  [cause]: Error: inner\n\
+        \x20     at g (/a.js:2:3) {\n    n: 1\n  }\n}";
+    let object = "user {\n  name: 'x'\n} {\n  a: 1\n}";
+    let code = "a.rb:1:in 'f': undefined method 'time' for an instance of Integer (NoMethodError)\n\n\
+        1.time {}\n ^^^^^\n\
+        Did you mean?  times\n\tfrom a.rb:3:in '<main>'";
+    let indented = "a.rb:1:in `f': undefined local variable or method `x' (NameError)\n\n\
+        \x20   f(x)\n      ^\n\tfrom a.rb:3";
+    let eval =
+        "RuntimeError (x):\n(eval at /a b.rb:3):1:in 'f'\n<internal:kernel>:187:in 'Kernel#loop'";
+    for text in [module, cause, object, code, indented, eval] {
+        let found = join(&json!({ "preset": "all" }), &format!("start\n{text}\nend\n{text}"));
+        assert_eq!(found, ["start", &one(text), "end", &one(text)]);
+    }
     let all = format!("{ruby}\n{node}\nCaused by: x\nend");
     let found = join(&json!({ "preset": "all" }), &all);
     assert_eq!(found, [one(ruby), format!("{}|Caused by: x", one(node)), "end".to_owned()]);
@@ -262,7 +413,9 @@ proptest! {
     #[test]
     fn messages_do_not_depend_on_cuts(
         lines in vec("(| |\tat f|Caused by: x|Traceback \\(most recent call last\\):|panic: x|\
-            goroutine 1 \\[running\\]:|main\\.f\\(\\)|E: x|\\}|a:1:in 'f'|2024 x)\r?\n", 0..30),
+            goroutine 1 \\[running\\]:|main\\.f\\(\\)|E: x|\\}|x \\{|a:1:in 'f'|2024 x|The above exception was the \
+            direct cause of the following exception:|\
+            \x20 \\+ Exception Group Traceback \\(most recent call last\\):)\r?\n", 0..30),
         cuts in vec(1..40_usize, 1..20),
         which in 0..3_usize,
     ) {
