@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::Value as Config;
-use tremor_pdk::{Error, Postprocessor, Preprocessor, Result};
+use tremor_pdk::{Error, ErrorPolicy, Postprocessor, Preprocessor, Result};
 
 use super::{
     BuiltIn, Components,
@@ -48,7 +48,7 @@ impl Parts for FlowParts<'_> {
         let factory = ConnectorFactory::load(library, &kind.value, components.policy)
             .map_err(|error| flow.error(kind.at, error.to_string()))?;
         let name = connector.name.value.clone();
-        let config = connector.component.config.value().clone();
+        let (config, folder) = (connector.component.config.clone(), flow.folder().to_owned());
         let host = self.host(&name, &connector.component);
         let calls = (*calls).clone();
         let make = move |connection: &Arc<Connection>, limit: Limit| {
@@ -57,6 +57,10 @@ impl Parts for FlowParts<'_> {
             let watch = move || calls.watch_limited(&of, limit.clone());
             let watched = watch();
             let host = host(Some(connection.clone()));
+            // A file may have changed since the last instance was created.
+            let config = config
+                .read_again(&folder)
+                .map_err(|why| Error::configuration(why).with_policy(ErrorPolicy::RESTART))?;
             let connector = watched.call(Call::New, || factory.create(&config, &host))?;
             check_codec_requirement(connector.codec_requirement(), has_codec)?;
             Ok(watched.connector(connector, watch))

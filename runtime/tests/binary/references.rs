@@ -2,7 +2,12 @@
 
 use std::process::Command;
 
-use crate::tremor::{Run, Scene, finish};
+use hostile_peers::http::{Server, response};
+
+use crate::{
+    running::Running,
+    tremor::{Run, Scene, finish},
+};
 
 /// The secret that no message may contain.
 const CANARY: &str = "canary-7f3a";
@@ -302,4 +307,32 @@ links: [in -> p -> out, p/err -> out]"
     let message = letter["error"]["message"].as_str().unwrap();
     assert!(message.contains("at `[redacted]`"), "{letter}");
     assert!(!run.stderr.contains(CANARY), "{}", run.stderr);
+}
+
+/// A token in a file that another process renews is used without a restart of the process. The clients that the file
+/// server answers with 401 wait, and their events are not lost.
+#[test]
+fn renewed_file_reaches_the_connector() {
+    let server = Server::start(|request| {
+        let is_valid = request.header("authorization") == Some("Bearer new");
+        response(if is_valid { "200 OK" } else { "401 Unauthorized" }, "")
+    });
+    let flow = format!(
+        "connectors:
+  input: {{ type: metronome, config: {{ interval_ms: 1, count: 1 }} }}
+  output:
+    type: http_client
+    codec: json
+    retry: {{ backoff: 10ms, max_backoff: 10ms }}
+    config: {{ url: 'http://{}/', auth: {{ bearer: '${{file:token}}' }} }}
+links: [input -> output]",
+        server.address()
+    );
+    let scene = Scene::new(&flow).write("token", b"old\n");
+    let mut running = Running::of(scene, &["flow.yaml"], |command| command);
+    running.until("401 Unauthorized");
+    std::fs::write(running.scene.path().join("new"), "new\n").unwrap();
+    std::fs::rename(running.scene.path().join("new"), running.scene.path().join("token")).unwrap();
+    running.until("a file to which its configuration refers has changed");
+    running.end().expect(0, &["1 events in, 1 out"]);
 }

@@ -1,6 +1,6 @@
 //! Components: the elements of a flow that have a type and a configuration.
 
-use std::fmt;
+use std::{fmt, path::Path};
 
 use serde_json::{Map, Value};
 
@@ -86,6 +86,24 @@ impl Config {
     /// Returns the configuration, which is a JSON object.
     pub fn value(&self) -> &Value {
         &self.value
+    }
+
+    /// Returns whether the configuration refers to the contents of files.
+    pub(crate) fn has_files(&self) -> bool {
+        self.node.as_ref().is_some_and(Node::has_files)
+    }
+
+    /// Returns the configuration with the contents that the files to which it refers have now. `folder` is that of the
+    /// flow file.
+    ///
+    /// # Errors
+    /// Returns the reason why a file cannot be used.
+    pub(crate) fn read_again(&self, folder: &Path) -> Result<Value, String> {
+        let mut value = self.value.clone();
+        if let Some(node) = &self.node {
+            node.read_again(folder, &mut value)?;
+        }
+        Ok(value)
     }
 
     /// Sets the value of a key, or removes the key if `value` is `None`. Locations remain those of the file.

@@ -1,6 +1,6 @@
 //! The nodes of the tree.
 
-use std::{collections::HashMap, fmt, sync::Arc};
+use std::{collections::HashMap, fmt, path::Path, sync::Arc};
 
 use serde_json::{Number, Value};
 
@@ -19,6 +19,16 @@ pub(crate) struct Node {
     /// Values of the variables in the text, except defaults, which the flow file itself contains. They are secret if
     /// the node is secret.
     pub(crate) variables: Option<Arc<[String]>>,
+    /// The scalar as it is written in the file, if it refers to the contents of files.
+    pub(crate) written: Option<Arc<Written>>,
+}
+
+/// A scalar that refers to the contents of files.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Written {
+    pub(crate) text: Box<str>,
+    /// `true` if the value is a text whatever its characters are.
+    pub(crate) is_text: bool,
 }
 
 /// Displays the node with references instead of their values.
@@ -91,6 +101,38 @@ impl Node {
             Data::List(items) => items.iter().map(Self::to_json).collect(),
             Data::Map(entries) => {
                 entries.iter().map(|entry| (entry.key.clone(), entry.value.to_json())).collect()
+            }
+        }
+    }
+
+    /// Returns whether a scalar refers to the contents of files.
+    pub(crate) fn has_files(&self) -> bool {
+        let mut has_files = false;
+        self.scalars(&mut |scalar| has_files |= scalar.written.is_some());
+        has_files
+    }
+
+    /// Replaces the values in `json`, the value of this node, that refer to the contents of files: by the contents that
+    /// the files have now. `folder` is that of the flow file.
+    ///
+    /// # Errors
+    /// Returns the reason why a file cannot be used.
+    pub(crate) fn read_again(&self, folder: &Path, json: &mut Value) -> Result<(), String> {
+        match (&self.data, json) {
+            (Data::List(items), Value::Array(values)) => {
+                let mut both = items.iter().zip(values);
+                both.try_for_each(|(item, value)| item.read_again(folder, value))
+            }
+            (Data::Map(entries), Value::Object(values)) => entries.iter().try_for_each(|entry| {
+                let value = values.get_mut(&entry.key);
+                value.map_or(Ok(()), |value| entry.value.read_again(folder, value))
+            }),
+            (_, json) => {
+                if let Some(written) = &self.written {
+                    let data = written.read_again(folder)?;
+                    *json = Self { data, ..self.clone() }.to_json();
+                }
+                Ok(())
             }
         }
     }

@@ -156,7 +156,7 @@ impl Builder<'_> {
             scalar::resolve(&text).map_err(|unusable| self.unusable(unusable, &text, range))?
         };
         let inline = as_written.then_some(marks);
-        let node = Node { at, data, inline, references: None, variables: None };
+        let node = Node { at, data, inline, references: None, variables: None, written: None };
         self.finish(node, anchor, size, range)
     }
 
@@ -203,7 +203,7 @@ impl Builder<'_> {
         };
         let at = self.span(Range::new(start.start, range.end));
         self.finish(
-            Node { at, data, inline: None, references: None, variables: None },
+            Node { at, data, inline: None, references: None, variables: None, written: None },
             anchor,
             size,
             start,

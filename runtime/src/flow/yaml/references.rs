@@ -10,7 +10,7 @@ use super::{
         source::{Source, Span},
         suggest::quote,
     },
-    node::{Data, Node},
+    node::{Data, Node, Written},
     scalar,
 };
 use crate::redact;
@@ -59,10 +59,13 @@ impl<'s> References<'s> {
     /// # Errors
     /// Returns an error if the values exceed a limit.
     pub(super) fn resolve(&mut self, scalar: &Scalar<'_>) -> Result<Node, Diagnostic> {
-        let node = |data, references: &[&str], variables: Vec<String>| {
+        let mut has_files = false;
+        let node = |data, references: &[&str], variables: Vec<String>, has_files: bool| {
             let references = (!references.is_empty()).then(|| quoted(references).into());
             let variables = (!variables.is_empty()).then(|| variables.into());
-            Node { at: scalar.at, data, inline: None, references, variables }
+            let written = Written { text: scalar.text.into(), is_text: scalar.is_text };
+            let written = has_files.then(|| Arc::new(written));
+            Node { at: scalar.at, data, inline: None, references, variables, written }
         };
         let parts = match split(scalar.text) {
             Ok(parts) => parts,
@@ -70,7 +73,7 @@ impl<'s> References<'s> {
                 let at = self.span(scalar, malformed.at, malformed.width);
                 let error = Diagnostic::error(Arc::clone(self.source), at, malformed.message);
                 self.problem(scalar, error.help(malformed.help));
-                return Ok(node(Data::Unknown, &[scalar.text], Vec::new()));
+                return Ok(node(Data::Unknown, &[scalar.text], Vec::new(), false));
             }
         };
         let folder = self.source.path().parent().unwrap_or(Path::new(""));
@@ -85,6 +88,7 @@ impl<'s> References<'s> {
                 Part::Reference(reference) => reference,
             };
             written.push(reference.written);
+            has_files |= matches!(reference.to, To::File(_));
             match self.environment.value(reference.to, folder) {
                 Ok(value) => {
                     text.push_str(&value);
@@ -121,14 +125,8 @@ impl<'s> References<'s> {
                 Data::Unknown
             })
         };
-        // Booleans and null are not kept secret, because too many messages contain these words.
-        if !matches!(data, Data::Bool(_) | Data::Null) {
-            files.iter().for_each(|secret| redact::keep(secret));
-            if let (Data::Number(number), false) = (&data, files.is_empty()) {
-                redact::keep(&number.to_string());
-            }
-        }
-        Ok(node(data, &written, variables))
+        keep_secret(&data, &files);
+        Ok(node(data, &written, variables, has_files))
     }
 
     /// Returns the location of a part of a scalar. If the characters of the scalar do not appear unchanged on one line,
@@ -149,6 +147,48 @@ impl<'s> References<'s> {
 
     fn problem(&mut self, scalar: &Scalar<'_>, diagnostic: Diagnostic) {
         self.problems.push(Problem { scalar: scalar.at, diagnostic });
+    }
+}
+
+/// Keeps the contents of files and the value that contains them out of messages.
+fn keep_secret(data: &Data, files: &[String]) {
+    // Booleans and null are not kept secret, because too many messages contain these words.
+    if !matches!(data, Data::Bool(_) | Data::Null) {
+        files.iter().for_each(|secret| redact::keep(secret));
+        if let (Data::Number(number), false) = (data, files.is_empty()) {
+            redact::keep(&number.to_string());
+        }
+    }
+}
+
+impl Written {
+    /// Returns the value with the contents that the files have now.
+    ///
+    /// # Errors
+    /// Returns the reason why a reference has no value, or why the value cannot be used.
+    pub(crate) fn read_again(&self, folder: &Path) -> Result<Data, String> {
+        let parts = split(&self.text).map_err(|malformed| malformed.message)?;
+        let (mut text, mut files) = (String::new(), Vec::new());
+        for part in &parts {
+            match part {
+                Part::Text(part) => text.push_str(part),
+                Part::Reference(reference) => {
+                    let value = Environment::default().value(reference.to, folder);
+                    let value = value.map_err(|missing| missing.message)?;
+                    text.push_str(&value);
+                    if matches!(reference.to, To::File(_)) {
+                        files.push(value);
+                    }
+                }
+            }
+        }
+        let data = match &*parts {
+            [Part::Reference(_)] if !self.is_text => scalar::resolve(&text)
+                .map_err(|unusable| format!("the value is {}", unusable.description()))?,
+            _ => Data::Text(text),
+        };
+        keep_secret(&data, &files);
+        Ok(data)
     }
 }
 
