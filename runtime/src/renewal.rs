@@ -77,7 +77,7 @@ impl Watched {
                 self.is_unreadable = true;
                 tracing::warn!(
                     component,
-                    error,
+                    %error,
                     "a file to which the configuration refers cannot be read again; the connector keeps its contents"
                 );
             }

@@ -60,7 +60,7 @@ impl Parts for FlowParts<'_> {
             // A file may have changed since the last instance was created.
             let config = config
                 .read_again(&folder)
-                .map_err(|why| Error::configuration(why).with_policy(ErrorPolicy::RESTART))?;
+                .map_err(|error| error.with_policy(ErrorPolicy::RESTART))?;
             let connector = watched.call(Call::New, || factory.create(&config, &host))?;
             check_codec_requirement(connector.codec_requirement(), has_codec)?;
             Ok(watched.connector(connector, watch))

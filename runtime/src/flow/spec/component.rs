@@ -3,6 +3,7 @@
 use std::{fmt, path::Path};
 
 use serde_json::{Map, Value};
+use tremor_pdk::Result;
 
 use super::{
     super::{
@@ -98,7 +99,7 @@ impl Config {
     ///
     /// # Errors
     /// Returns the reason why a file cannot be used.
-    pub(crate) fn read_again(&self, folder: &Path) -> Result<Value, String> {
+    pub(crate) fn read_again(&self, folder: &Path) -> Result<Value> {
         let mut value = self.value.clone();
         if let Some(node) = &self.node {
             node.read_again(folder, &mut value)?;

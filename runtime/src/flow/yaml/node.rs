@@ -3,6 +3,7 @@
 use std::{collections::HashMap, fmt, path::Path, sync::Arc};
 
 use serde_json::{Number, Value};
+use tremor_pdk::Result;
 
 use super::super::{diagnostic::Report, source::Span, suggest::quote};
 
@@ -117,7 +118,7 @@ impl Node {
     ///
     /// # Errors
     /// Returns the reason why a file cannot be used.
-    pub(crate) fn read_again(&self, folder: &Path, json: &mut Value) -> Result<(), String> {
+    pub(crate) fn read_again(&self, folder: &Path, json: &mut Value) -> Result<()> {
         match (&self.data, json) {
             (Data::List(items), Value::Array(values)) => {
                 let mut both = items.iter().zip(values);

@@ -2,6 +2,8 @@
 
 use std::{collections::HashSet, path::Path, sync::Arc};
 
+use tremor_pdk::Error;
+
 use super::{
     super::{
         diagnostic::Diagnostic,
@@ -166,15 +168,16 @@ impl Written {
     ///
     /// # Errors
     /// Returns the reason why a reference has no value, or why the value cannot be used.
-    pub(crate) fn read_again(&self, folder: &Path) -> Result<Data, String> {
-        let parts = split(&self.text).map_err(|malformed| malformed.message)?;
+    pub(crate) fn read_again(&self, folder: &Path) -> Result<Data, Error> {
+        let parts =
+            split(&self.text).map_err(|malformed| Error::configuration(malformed.message))?;
         let (mut text, mut files) = (String::new(), Vec::new());
         for part in &parts {
             match part {
                 Part::Text(part) => text.push_str(part),
                 Part::Reference(reference) => {
                     let value = Environment::default().value(reference.to, folder);
-                    let value = value.map_err(|missing| missing.message)?;
+                    let value = value.map_err(|missing| Error::configuration(missing.message))?;
                     text.push_str(&value);
                     if matches!(reference.to, To::File(_)) {
                         files.push(value);
@@ -183,8 +186,11 @@ impl Written {
             }
         }
         let data = match &*parts {
-            [Part::Reference(_)] if !self.is_text => scalar::resolve(&text)
-                .map_err(|unusable| format!("the value is {}", unusable.description()))?,
+            [Part::Reference(_)] if !self.is_text => {
+                scalar::resolve(&text).map_err(|unusable| {
+                    Error::configuration(format_args!("the value is {}", unusable.description()))
+                })?
+            }
             _ => Data::Text(text),
         };
         keep_secret(&data, &files);
