@@ -77,13 +77,9 @@ pub(crate) const FEW_EVENTS: usize = 8;
 /// Maximum bytes of a batch that the sender encodes and delivers itself.
 pub(crate) const FEW_BYTES: usize = 16 << 10;
 
-/// Longest time that a task spins for another task before it parks. The time is enough for a few batches, and about
-/// the cost of parking and waking a thread on a virtual machine (`bench/runs/2026-11-21-gaps`). Without spinning, flows
-/// of JSON lose 14 to 24 % of their throughput (`bench/runs/2026-11-26-scheduling`).
-pub(crate) const SPIN: Duration = Duration::from_micros(100);
-/// Number of checks of a spinning task before it yields its processor to other threads between checks. Together, these
-/// checks take one or two microseconds.
-pub(crate) const SPIN_CHECKS: u32 = 16;
+/// Longest time that a task spins for another task before it parks. The time is enough for one batch. Without spinning,
+/// flows of JSON lose 14 to 24 % of their throughput (`bench/runs/2026-11-26-scheduling`).
+pub(crate) const SPIN: Duration = Duration::from_micros(25);
 /// Longest wait of a source for its next pull, in ns, for which the source spins, because a timer would be late. At
 /// 100,000 events/s, the median latency is 5 µs with spinning and 148 µs without (`bench/runs/2026-11-26-scheduling`).
 pub(crate) const CLOSE_NS: u64 = 50_000;
