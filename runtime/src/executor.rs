@@ -126,8 +126,31 @@ pub fn processors() -> usize {
 /// Returns the initial number of threads that run tasks: the value of `TREMOR_THREADS`, or the number of processors.
 /// Replacement threads are not included.
 fn threads() -> usize {
-    let set = std::env::var("TREMOR_THREADS").ok();
-    set.and_then(|set| set.parse().ok()).filter(|set| *set > 0).unwrap_or_else(available)
+    threads_set().ok().flatten().unwrap_or_else(available)
+}
+
+/// Checks the value of `TREMOR_THREADS`. An invalid value has no effect, so a program has to report it.
+///
+/// # Errors
+/// The value is not a number from 1.
+pub fn check_threads() -> Result<(), InvalidThreads> {
+    threads_set().map(drop)
+}
+
+/// An invalid value of the variable `TREMOR_THREADS`.
+#[derive(Debug, thiserror::Error)]
+#[error("invalid variable `TREMOR_THREADS` `{0}`: expected a number of threads from 1")]
+pub struct InvalidThreads(String);
+
+/// Returns the value of `TREMOR_THREADS`, or `None` if the variable is not set or empty.
+fn threads_set() -> Result<Option<usize>, InvalidThreads> {
+    let set = std::env::var_os("TREMOR_THREADS").unwrap_or_default();
+    let set = set.to_string_lossy();
+    match set.parse() {
+        _ if set.is_empty() => Ok(None),
+        Ok(count) if count > 0 => Ok(Some(count)),
+        _ => Err(InvalidThreads(set.into_owned())),
+    }
 }
 
 fn available() -> usize {

@@ -9,8 +9,8 @@ use clap::Parser;
 fn main() -> ExitCode {
     cli::memory::return_freed_memory();
     let arguments = cli::Arguments::parse();
-    cli::logging::start(arguments.log_format);
-    let status = cli::execute(arguments).unwrap_or_else(|failure| {
+    let logs = cli::logging::start(arguments.log_format);
+    let status = logs.and_then(|()| cli::execute(arguments)).unwrap_or_else(|failure| {
         let status = failure.status();
         failure.print();
         status

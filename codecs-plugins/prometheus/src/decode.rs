@@ -1,7 +1,7 @@
 //! Decoding of an exposition, or a part of one, to samples.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use tremor_pdk::{Batch, Result, Writer};
 
@@ -30,62 +30,41 @@ struct Family<'t> {
     has_samples: bool,
 }
 
-/// The families of an exposition: the family of the current line, and the families whose lines have ended.
+/// The families of an exposition.
+///
+/// The format requires the lines of a family to be adjacent, and its descriptions to precede its samples. Exporters that
+/// violate this lose no sample: the first description before the samples of a family counts.
 #[derive(Default)]
 struct Families<'t> {
-    current: Family<'t>,
-    ended: HashSet<&'t str>,
+    /// Name of the family of the current line.
+    current: &'t str,
+    all: HashMap<&'t str, Family<'t>>,
 }
 
 impl<'t> Families<'t> {
     /// Returns the family `name`, which becomes the current family.
-    fn enter(&mut self, name: &'t str, at: usize) -> Parsed<&mut Family<'t>> {
-        if self.current.name != name {
-            if self.ended.contains(name) {
-                let what = format!(
-                    "expected the lines of `{name}` together, found other lines between them"
-                );
-                return Err(Wrong::new(at, what));
-            }
-            self.ended.insert(self.current.name);
-            self.current = Family { name, ..Family::default() };
-        }
-        Ok(&mut self.current)
+    fn enter(&mut self, name: &'t str) -> &mut Family<'t> {
+        self.current = name;
+        self.all.entry(name).or_insert_with(|| Family { name, ..Family::default() })
     }
 
-    /// Returns the family of a `HELP`, `TYPE` or `UNIT` line, which must precede the samples of the family.
-    fn describe(&mut self, name: &'t str, at: usize) -> Parsed<&mut Family<'t>> {
-        let family = self.enter(name, at)?;
-        if family.has_samples {
-            let what = format!("expected this line before the samples of `{name}`");
-            return Err(Wrong::new(at, what));
-        }
-        Ok(family)
+    /// Returns the family of a `HELP`, `TYPE` or `UNIT` line, or `None` if the line follows samples of the family.
+    fn describe(&mut self, name: &'t str) -> Option<&mut Family<'t>> {
+        Some(self.enter(name)).filter(|family| !family.has_samples)
     }
 
-    /// Returns the family of a sample.
-    fn of_sample(&mut self, name: &'t str, at: usize, format: Format) -> Parsed<&mut Family<'t>> {
-        let Family { name: family, kind, .. } = self.current;
-        let kind = kind.unwrap_or(Kind::Untyped);
-        let is_of_it = !family.is_empty() && kind.has(family, name, format);
-        if !is_of_it && family == name {
-            let names: Vec<_> =
-                kind.suffixes(format).iter().map(|suffix| format!("`{family}{suffix}`")).collect();
-            let (names, kind) = (names.join(", "), kind.name());
-            let what = format!("expected a sample of the {kind} `{family}`, which are {names}");
-            return Err(Wrong::new(at, what));
-        }
-        let family = self.enter(if is_of_it { family } else { name }, at)?;
+    /// Returns the family of a sample: the current family if possible.
+    fn of_sample(&mut self, name: &'t str, format: Format) -> &Family<'t> {
+        let starts = name.match_indices('_').map(|(at, _)| &name[..at]);
+        let has = |family: &&str| {
+            self.all
+                .get(family)
+                .is_some_and(|it| it.kind.unwrap_or_default().has(family, name, format))
+        };
+        let family = [self.current, name].into_iter().chain(starts).find(has).unwrap_or(name);
+        let family = self.enter(family);
         family.has_samples = true;
-        Ok(family)
-    }
-}
-
-/// Sets a value that a family may have only once.
-fn set<T>(slot: &mut Option<T>, value: T, at: usize, what: &str) -> Parsed<()> {
-    match slot.replace(value) {
-        None => Ok(()),
-        Some(_) => Err(Wrong::new(at, format!("expected one {what} line of a family"))),
+        family
     }
 }
 
@@ -115,18 +94,20 @@ impl Decoder {
                 return Err(Wrong::new(at, "expected nothing after `# EOF`"));
             }
             match line {
-                // Only the first `HELP` line before the samples counts. Other `HELP` lines are ignored instead of being
-                // an error, so that no sample is lost.
                 Line::Help { name, help } => {
-                    if let Ok(family) = families.describe(name, at) {
+                    if let Some(family) = families.describe(name) {
                         family.help.get_or_insert(help);
                     }
                 }
                 Line::Type { name, kind } => {
-                    set(&mut families.describe(name, at)?.kind, kind, at, "`TYPE`")?;
+                    if let Some(family) = families.describe(name) {
+                        family.kind.get_or_insert(kind);
+                    }
                 }
                 Line::Unit { name, unit } => {
-                    set(&mut families.describe(name, at)?.unit, unit, at, "`UNIT`")?;
+                    if let Some(family) = families.describe(name) {
+                        family.unit.get_or_insert(unit);
+                    }
                 }
                 Line::Eof => has_ended = true,
                 Line::Sample { name } => {
@@ -138,7 +119,7 @@ impl Decoder {
                              before the codec, or set `event: exposition`",
                         ));
                     }
-                    let family = families.of_sample(name, at, config.format)?;
+                    let family = families.of_sample(name, config.format);
                     self.sample(config, text, name, family, &mut parser, writer)?;
                     parser.end_line()?;
                 }
@@ -165,13 +146,18 @@ impl Decoder {
         parser: &mut Parser<'t>,
         writer: &mut Writer<'_>,
     ) -> Parsed<()> {
-        let kind = family.kind.unwrap_or(Kind::Untyped);
-        let start = parser.at;
-        admit(text, start, writer)?;
+        let mut kind = family.kind.unwrap_or_default();
+        let needed = kind.needs(family.name, name);
+        let lacks = |label| !self.has_number(*parser, label);
+        // A sample that the type of its family does not allow is untyped, because Prometheus accepts the sample.
+        if !kind.has(family.name, name, config.format) || needed.is_some_and(lacks) {
+            kind = Kind::Untyped;
+        }
+        admit(text, parser.at, writer)?;
         writer.begin_object();
         writer.key("name");
         writer.str(name);
-        if family.name != name {
+        if family.name != name && kind != Kind::Untyped {
             writer.key("family");
             writer.str(family.name);
         }
@@ -183,12 +169,7 @@ impl Decoder {
                 writer.str(text);
             }
         }
-        let needed = kind.needs(family.name, name);
-        let found = self.labels(text, needed, parser, writer)?;
-        if let Some(needed) = needed.filter(|_| !found) {
-            let what = format!("expected the label `{needed}` in a sample of a {}", kind.name());
-            return Err(Wrong::new(start, what));
-        }
+        self.labels(text, parser, writer)?;
         writer.key("value");
         match parser.value()? {
             value if !value.is_finite() && config.non_finite == NonFinite::Text => {
@@ -200,7 +181,7 @@ impl Decoder {
         if parser.takes_exemplar() {
             writer.key("exemplar");
             writer.begin_object();
-            self.labels(text, None, parser, writer)?;
+            self.labels(text, parser, writer)?;
             writer.key("value");
             writer.f64(parser.value()?);
             time(parser, writer)?;
@@ -210,27 +191,28 @@ impl Decoder {
         Ok(())
     }
 
-    /// Reads and writes labels. Returns whether the `needed` label is present.
+    /// Returns whether the label `wanted` of the sample at the position of `parser` is a number.
+    fn has_number(&mut self, mut parser: Parser<'_>, wanted: &str) -> bool {
+        let mut found = false;
+        let read = parser.labels(&mut self.unescaped, |name, _, value| {
+            found |= name == wanted && numbers::value(value).is_some();
+            Ok(())
+        });
+        read.is_ok() && found
+    }
+
+    /// Reads and writes labels.
     fn labels<'t>(
         &mut self,
         text: &'t str,
-        needed: Option<&str>,
         parser: &mut Parser<'t>,
         writer: &mut Writer<'_>,
-    ) -> Parsed<bool> {
+    ) -> Parsed<()> {
         let Self { unescaped, names } = self;
         names.clear();
-        let mut found = false;
         writer.key("labels");
         writer.begin_object();
         parser.labels(unescaped, |name, at, value| {
-            if needed == Some(name) {
-                found = true;
-                if numbers::value(value).is_none() {
-                    let what = format!("expected a number as the label `{name}`");
-                    return Err(Wrong::new(at, what));
-                }
-            }
             admit(text, at, writer)?;
             names.push((at, at + name.len()));
             writer.key(name);
@@ -245,7 +227,7 @@ impl Decoder {
             return Err(Wrong::new(start, format!("duplicate label `{}`", &text[start..end])));
         }
         writer.end_object();
-        Ok(found)
+        Ok(())
     }
 }
 

@@ -60,7 +60,11 @@ impl<'v> Groups<'v> {
             self.groups.push(Group { written, help: *help, unit: *unit, lines });
         }
         let group = &mut self.groups[index];
-        if group.written.kind != written.kind {
+        if group.written.kind == Kind::Untyped {
+            group.written.kind = written.kind;
+        }
+        // A sample that the type of its family does not allow was decoded as untyped.
+        if ![group.written.kind, Kind::Untyped].contains(&written.kind) {
             let (one, other) = (group.written.kind.name(), written.kind.name());
             let family = &written.family;
             return Err(Error::bad_data(format_args!(

@@ -3,13 +3,14 @@
 use crate::config::Format;
 
 /// The type of a family.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Kind {
     Counter,
     Gauge,
     Histogram,
     Summary,
     /// Named `untyped` in the text format and in events, and `unknown` in `OpenMetrics`.
+    #[default]
     Untyped,
     GaugeHistogram,
     StateSet,

@@ -66,7 +66,7 @@ impl<'t> Parser<'t> {
                 None => return Ok(None),
                 Some(b'\n') if self.format == Format::Text => self.at += 1,
                 Some(b'#') => {
-                    if let Some(line) = self.comment()? {
+                    if let Some(line) = self.comment() {
                         return Ok(Some((start, line)));
                     }
                 }
@@ -75,56 +75,44 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Reads a line that starts with `#`. Returns `None` for a comment.
-    fn comment(&mut self) -> Parsed<Option<Line<'t>>> {
+    /// Reads a line that starts with `#`. Returns `None` for a comment, and for an invalid description of a family, which
+    /// is ignored so that no sample is lost.
+    fn comment(&mut self) -> Option<Line<'t>> {
         self.at += 1;
+        let line = self.description();
+        self.rest_of_line();
+        self.take(b'\n');
+        line
+    }
+
+    fn description(&mut self) -> Option<Line<'t>> {
         let is_open_metrics = self.format == Format::OpenMetrics;
         if is_open_metrics {
-            self.gap()?;
+            self.gap().ok()?;
         }
         self.blanks();
-        let start = self.at;
-        let line = match self.word() {
-            "HELP" => {
-                let Ok(line) = self.help() else {
-                    // An invalid `HELP` line is ignored, so that no sample is lost.
-                    self.rest_of_line();
-                    self.end_line()?;
-                    return Ok(None);
-                };
-                line
-            }
+        match self.word() {
+            "HELP" => self.help().ok(),
             "TYPE" => {
-                self.gap()?;
-                let name = self.metric_name()?;
-                self.gap()?;
-                let at = self.at;
-                let word = self.word();
-                let kind = match (Kind::of_line(word, self.format), self.format) {
-                    (Some(kind), _) => kind,
-                    (None, Format::Text) => Kind::Untyped,
-                    (None, Format::OpenMetrics) => return Err(unknown_type(at)),
-                };
-                Line::Type { name, kind }
+                let (name, word) = self.described()?;
+                let kind = Kind::of_line(word, self.format).unwrap_or(Kind::Untyped);
+                Some(Line::Type { name, kind })
             }
             "UNIT" if is_open_metrics => {
-                self.gap()?;
-                let name = self.metric_name()?;
-                self.gap()?;
-                Line::Unit { name, unit: self.word() }
+                self.described().map(|(name, unit)| Line::Unit { name, unit })
             }
-            "EOF" if is_open_metrics => Line::Eof,
-            _ if is_open_metrics => {
-                return Err(Wrong::new(start, "expected `HELP`, `TYPE`, `UNIT` or `EOF`"));
-            }
-            _ => {
-                self.rest_of_line();
-                self.end_line()?;
-                return Ok(None);
-            }
-        };
-        self.end_line()?;
-        Ok(Some(line))
+            "EOF" if is_open_metrics && self.is_line_end() => Some(Line::Eof),
+            _ => None,
+        }
+    }
+
+    /// Reads the name of a family and the word after it.
+    fn described(&mut self) -> Option<(&'t str, &'t str)> {
+        self.gap().ok()?;
+        let name = self.metric_name().ok()?;
+        self.gap().ok()?;
+        let word = self.word();
+        (!word.is_empty()).then_some((name, word))
     }
 
     /// Reads the name and the text of a `HELP` line.
@@ -336,13 +324,6 @@ impl<'t> Parser<'t> {
         self.at += line.len();
         line
     }
-}
-
-#[cold]
-fn unknown_type(at: usize) -> Wrong {
-    let what = "expected `counter`, `gauge`, `histogram`, `gaugehistogram`, `summary`, `stateset`, \
-                `info` or `unknown`";
-    Wrong::new(at, what)
 }
 
 /// Replaces the escapes of a text. A backslash before a character that needs no escape is kept, as

@@ -57,8 +57,10 @@ struct State {
     /// Number of received bytes of the line if it is too long; otherwise `None`.
     too_long: Option<usize>,
     family: Vec<u8>,
-    /// The `HELP`, `TYPE` and `UNIT` lines of the family, with their line feeds.
+    /// The first `HELP`, `TYPE` and `UNIT` lines of the family, with their line feeds.
     about: Vec<u8>,
+    /// Keywords of the lines in `about`.
+    keywords: Vec<Keyword>,
     has_ended: bool,
 }
 
@@ -198,15 +200,19 @@ impl Split {
                 let line = line.to_owned();
                 cutter.reject(&line, Error::bad_data("expected nothing after `# EOF`"));
             }
-            Line::About(name) => {
+            Line::About(keyword, name) => {
                 if name != state.family {
                     state.family = name.to_owned();
                     state.about.clear();
+                    state.keywords.clear();
                 }
-                if state.about.len() + line.len() < MAX_ABOUT_BYTES {
+                // Some exporters repeat these lines before each sample.
+                let is_new = !state.keywords.contains(&keyword);
+                if is_new && state.about.len() + line.len() < MAX_ABOUT_BYTES {
                     state.about.extend_from_slice(line);
                     state.about.push(b'\n');
-                } else {
+                    state.keywords.push(keyword);
+                } else if is_new {
                     let line = line.to_owned();
                     let what = format_args!(
                         "the lines about a family take more than {MAX_ABOUT_BYTES} bytes: its samples omit \
@@ -256,11 +262,19 @@ impl Split {
 enum Line<'l> {
     /// An empty line, or a comment.
     Nothing,
-    /// A `HELP`, `TYPE` or `UNIT` line of the family with this name.
-    About(&'l [u8]),
+    /// A line that describes the family with this name.
+    About(Keyword, &'l [u8]),
     /// A sample with this name.
     Sample(&'l [u8]),
     Eof,
+}
+
+/// The keyword of a line that describes a family.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Keyword {
+    Help,
+    Type,
+    Unit,
 }
 
 impl<'l> Line<'l> {
@@ -272,9 +286,11 @@ impl<'l> Line<'l> {
             None => Self::Nothing,
             Some(first) if first.starts_with(b"#") => {
                 let keyword = if first.len() > 1 { Some(&first[1..]) } else { rest.next() };
-                match (keyword, rest.next()) {
-                    (Some(b"HELP" | b"TYPE" | b"UNIT"), Some(name)) => Self::About(name),
-                    (Some(b"EOF"), None) => Self::Eof,
+                match (keyword, rest.next(), rest.next()) {
+                    (Some(b"HELP"), Some(name), _) => Self::About(Keyword::Help, name),
+                    (Some(b"TYPE"), Some(name), Some(_)) => Self::About(Keyword::Type, name),
+                    (Some(b"UNIT"), Some(name), Some(_)) => Self::About(Keyword::Unit, name),
+                    (Some(b"EOF"), None, _) => Self::Eof,
                     _ => Self::Nothing,
                 }
             }

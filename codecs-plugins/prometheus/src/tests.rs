@@ -192,20 +192,6 @@ fn invalid_text_is_reported_with_line_and_column() {
         ("a{b=\"\" c=\"\"} 1", "line 1, column 8: expected `,` or `}` after a label"),
         ("a{b=\"\",b=\"\"} 1", "line 1, column 8: duplicate label `b`"),
         ("a 1\nb 2", "line 2, column 1: expected one sample, found another: put the preprocessor"),
-        ("# TYPE a gauge\n# TYPE a gauge\na 1", "line 2, column 1: expected one `TYPE` line"),
-        (
-            "# TYPE a histogram\na 1",
-            "line 2, column 1: expected a sample of the histogram `a`, which are `a_bucket`, `a_sum`, \
-             `a_count`",
-        ),
-        (
-            "# TYPE a histogram\na_bucket 1",
-            "line 2, column 9: expected the label `le` in a sample of a",
-        ),
-        (
-            "# TYPE a summary\na{quantile=\"x\"} 1",
-            "line 2, column 3: expected a number as the label",
-        ),
     ] {
         let error = decoded("{}", text).unwrap_err();
         assert!(error.starts_with(expected), "{text:?}: {error}");
@@ -260,28 +246,57 @@ fn message_without_a_sample_contains_no_event() {
     }
 }
 
+/// Exporters write these lines, and Prometheus accepts the samples of most of them.
 #[test]
-fn family_occurs_once_with_its_lines_first() {
-    for (config, text, expected) in [
-        (EXPOSITION, "a 1\nb 1\na 1", "line 3, column 1: expected the lines of `a` together"),
-        (
-            EXPOSITION,
-            "a 1\n# TYPE a gauge\n",
-            "line 2, column 1: expected this line before the samples",
-        ),
-        (OPEN, "a 1\n", "line 2, column 1: expected `# EOF`: the text is cut off"),
-        (OPEN, "# EOF\na 1\n", "line 2, column 1: expected nothing after `# EOF`"),
-        (OPEN, "a  1\n# EOF", "line 1, column 3: expected a number"),
-        (OPEN, "\n# EOF", "line 1, column 1: expected the name of a metric"),
-        (OPEN, "# a comment\n# EOF", "line 1, column 3: expected `HELP`, `TYPE`, `UNIT` or `EOF`"),
-        (OPEN, "a{b=\"\",} 1\n# EOF", "line 1, column 8: expected the name of a label"),
-        (
-            OPEN,
-            "# TYPE a counter\na 1\n# EOF",
-            "line 2, column 1: expected a sample of the counter `a`",
-        ),
+fn invalid_type_line_loses_no_sample() {
+    for (text, kinds) in [
+        ("# TYPE a counter\na 1\n# TYPE a counter\na 2\n", &["counter", "counter"][..]),
+        ("# TYPE a gauge\n# TYPE a counter\na 1\n", &["gauge"]),
+        ("# TYPE a\na 1\n", &["untyped"]),
+        ("# TYPE a\n# TYPE a gauge\na 1\n", &["gauge"]),
+        ("# TYPE\na 1\n", &["untyped"]),
+        ("# TYPE 9x gauge\na 1\n", &["untyped"]),
+        ("# TYPE a gauge of two words\na 1\n", &["gauge"]),
+        ("# TYPE a{b=\"\"} gauge\na 1\n", &["untyped"]),
+        ("# COMMENT TYPE a gauge\na 1\n", &["untyped"]),
+        ("a 1\n# TYPE a gauge\na 2\n", &["untyped", "untyped"]),
+        ("# TYPE a gauge\na 1\nb 2\na 3\n", &["gauge", "untyped", "gauge"]),
+        ("# TYPE a histogram\na 1\na_sum 2\n", &["untyped", "histogram"]),
+        ("# TYPE a histogram\na_bucket 1\na_bucket{le=\"1\"} 2\n", &["untyped", "histogram"]),
+        ("# TYPE a histogram\na_sum 1\nb 2\na_count 3\n", &["histogram", "untyped", "histogram"]),
+        ("# TYPE a summary\na 1\na{quantile=\"x\"} 2\n", &["untyped", "untyped"]),
     ] {
-        let error = decoded(config, text).unwrap_err();
+        for (config, text) in [(EXPOSITION, text.to_owned()), (OPEN, format!("{text}# EOF\n"))] {
+            let samples = decoded(config, &text).unwrap_or_else(|it| panic!("{text:?}: {it}"));
+            let found: Vec<_> = samples.as_array().unwrap().iter().map(|it| &it["type"]).collect();
+            // OpenMetrics names the samples of a counter `a_total`.
+            let is_other = config == OPEN && kinds[0] == "counter";
+            assert_eq!(found, if is_other { &["untyped", "untyped"] } else { kinds }, "{text:?}");
+            let written = encoded(config, &samples).unwrap_or_else(|it| panic!("{text:?}: {it}"));
+            let again = decoded(config, &written).unwrap();
+            assert_eq!(again.as_array().unwrap().len(), kinds.len(), "{written}");
+        }
+    }
+    let open = "# TYPE a_seconds counter\n# UNIT a_seconds\n# UNIT a_seconds seconds\n# UNIT a_seconds ms\n\
+                # a comment\na_seconds_total 1\n# UNIT a_seconds ms\na_seconds_total 2\n# TYPE b sum\nb 3\n\
+                # EOF\n";
+    let samples = decoded(OPEN, open).unwrap();
+    let part = |n: usize, key: &str| samples[n][key].clone();
+    assert_eq!([part(0, "unit"), part(1, "unit")], [json!("seconds"), json!("seconds")]);
+    assert_eq!([part(1, "type"), part(2, "type")], [json!("counter"), json!("untyped")]);
+}
+
+#[test]
+fn invalid_sample_of_openmetrics_is_reported() {
+    for (text, expected) in [
+        ("a 1\n", "line 2, column 1: expected `# EOF`: the text is cut off"),
+        ("a 1\n# EOF now", "line 2, column 10: expected `# EOF`: the text is cut off"),
+        ("# EOF\na 1\n", "line 2, column 1: expected nothing after `# EOF`"),
+        ("a  1\n# EOF", "line 1, column 3: expected a number"),
+        ("\n# EOF", "line 1, column 1: expected the name of a metric"),
+        ("a{b=\"\",} 1\n# EOF", "line 1, column 8: expected the name of a label"),
+    ] {
+        let error = decoded(OPEN, text).unwrap_err();
         assert!(error.starts_with(expected), "{text:?}: {error}");
     }
 }

@@ -8,16 +8,12 @@
 //!     config: { address: 'logs.example.com:514' }
 //! ```
 //!
-//! Each message is a datagram.
-
-use std::{
-    io,
-    net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket as StdUdpSocket},
-};
+//! Each message is a datagram. A name is looked up again every minute, and after the network has
+//! reported an error.
 
 use tremor_pdk::{
-    Descriptors, NoSource,
-    net::{self, Address, DatagramSink, UdpSocket},
+    NoSource,
+    net::{Address, DatagramSink},
     prelude::*,
 };
 
@@ -25,7 +21,8 @@ use tremor_pdk::{
 #[tremor_pdk::config]
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Address of the peer: `logs.example.com:514`.
+    /// Address of the peer: `logs.example.com:514`. A name is resolved again every minute, and after
+    /// the network has reported an error.
     pub address: Address,
 }
 
@@ -46,33 +43,13 @@ impl Component for UdpClient {
     }
 }
 
-fn connected(peer: SocketAddr) -> Result<StdUdpSocket> {
-    let any: SocketAddr = match peer {
-        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
-        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
-    };
-    let socket = net::bind_udp(&[any], false)?;
-    socket.connect(peer)?;
-    Ok(socket)
-}
-
 impl Connector for UdpClient {
     type Source = NoSource;
     type Sink = DatagramSink;
 
     async fn connect(&mut self, _wanted: Sides) -> Result<Halves<NoSource, DatagramSink>> {
-        let mut failed = Error::from(io::Error::from(io::ErrorKind::NotFound));
-        for peer in self.config.address.resolve(&self.context).await? {
-            match connected(peer) {
-                Ok(socket) => {
-                    let socket = UdpSocket::new(&Descriptors::new(&self.context)?, socket)?;
-                    return Ok(Halves::sink(DatagramSink::new(&self.context, socket)));
-                }
-                Err(error) => failed = error,
-            }
-        }
-        let message = format!("cannot send to `{}`: {failed}", self.config.address);
-        Err(Error::connection_refused(message))
+        let sink = DatagramSink::connect(&self.context, &self.config.address).await?;
+        Ok(Halves::sink(sink))
     }
 }
 

@@ -88,7 +88,9 @@ fn write_some(mut file: &File, rest: &[IoSlice<'_>]) -> io::Result<usize> {
 #[allow(clippy::needless_pass_by_value)] // for `map_err`
 pub(crate) fn error(cause: io::Error) -> Error {
     if cause.kind() == io::ErrorKind::BrokenPipe {
-        return Error::unsupported("cannot write standard output: its reader has closed it");
+        return Error::unsupported(
+            "cannot write standard output: it is closed, or its reader has closed it",
+        );
     }
     Error::unsupported(format!("cannot write standard output: {cause}"))
 }

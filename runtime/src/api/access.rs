@@ -3,7 +3,7 @@
 use std::{fs, net::IpAddr, os::unix::fs::MetadataExt, path::Path};
 
 use hyper::{
-    Request, StatusCode, Uri,
+    Request, StatusCode, Uri, Version,
     header::{AUTHORIZATION, HOST, HeaderName, ORIGIN},
     http::uri::Authority,
 };
@@ -102,7 +102,10 @@ impl Access {
         if self.is_loopback {
             let own = |host: &str| host.parse().is_ok_and(|host| is_loopback(&host));
             let target = request.uri().authority().is_none_or(is_loopback);
-            if !(target && host.is_some_and(own)) {
+            // HTTP/1.0 does not require `Host`, and probes of load balancers omit it. A browser always sends it.
+            let is_old = request.version() < Version::HTTP_11;
+            let may_lack = is_old && !request.headers().contains_key(HOST);
+            if !(target && (may_lack || host.is_some_and(own))) {
                 return Err(Problem::new(
                     StatusCode::MISDIRECTED_REQUEST,
                     "the request has a foreign `Host`; send `localhost` or the loopback address \
@@ -111,7 +114,8 @@ impl Access {
             }
         }
         let is_own = |origin: &str| {
-            origin.parse::<Uri>().is_ok_and(|it| it.authority().map(Authority::as_str) == host)
+            let origin = origin.parse::<Uri>();
+            host.is_some() && origin.is_ok_and(|it| it.authority().map(Authority::as_str) == host)
         };
         if request.headers().contains_key(ORIGIN) && !header(request, &ORIGIN).is_some_and(is_own) {
             return Err(Problem::new(
@@ -163,7 +167,7 @@ fn is_loopback(host: &Authority) -> bool {
 mod tests {
     use std::{fs, os::unix::fs::PermissionsExt};
 
-    use hyper::Request;
+    use hyper::{Request, Version};
 
     use super::{Access, Token};
 
@@ -190,6 +194,32 @@ mod tests {
         assert_eq!(status(&access, &[]), 421);
         assert_eq!(status(&access, &[("host", "localhost"), ("host", "example.org")]), 421);
         assert_eq!(status(&Access::default(), &[("host", "example.org")]), 200);
+    }
+
+    /// Load balancers send such requests as probes.
+    #[test]
+    fn request_of_http_1_0_may_lack_a_host() {
+        let status = |version, uri: &str, headers: &[(&str, &str)]| {
+            let mut request = Request::builder().uri(uri).version(version);
+            for (name, value) in headers {
+                request = request.header(*name, *value);
+            }
+            let access = Access { token: None, is_loopback: true };
+            let checked = access.check(&request.body(()).unwrap(), true);
+            checked.map_or_else(|problem| problem.status().as_u16(), |()| 200)
+        };
+        let old = Version::HTTP_10;
+        assert_eq!(status(old, "/healthz", &[]), 200);
+        assert_eq!(status(Version::HTTP_11, "/healthz", &[]), 421);
+        assert_eq!(status(old, "http://example.org/healthz", &[]), 421);
+        for host in ["example.org", "", "a b"] {
+            assert_eq!(status(old, "/healthz", &[("host", host)]), 421, "{host}");
+        }
+        let twice = [("host", "localhost"), ("host", "example.org")];
+        assert_eq!(status(old, "/healthz", &twice), 421);
+        for origin in ["http://example.org", "null", "/", ""] {
+            assert_eq!(status(old, "/healthz", &[("origin", origin)]), 403, "{origin}");
+        }
     }
 
     #[test]

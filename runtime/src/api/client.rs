@@ -1,11 +1,6 @@
 //! A client of the API, for `tremor top` and `tremor tap`.
 
-use std::{
-    future::poll_fn,
-    net::{SocketAddr, ToSocketAddrs},
-    pin::Pin,
-    time::Duration,
-};
+use std::{future::poll_fn, net::ToSocketAddrs, pin::Pin, time::Duration};
 
 use hyper::{
     Request, Uri,
@@ -68,8 +63,10 @@ pub enum Error {
 /// Client of one admin API.
 #[derive(Clone, Debug)]
 pub struct Client {
+    /// Host and port, as in the URL.
     host: String,
-    address: SocketAddr,
+    name: String,
+    port: u16,
     token: Option<Token>,
     longest: usize,
     clock: Clock,
@@ -88,12 +85,10 @@ impl Client {
         if uri.scheme_str() != Some("http") || uri.path().len() > 1 {
             return Err(wrong());
         }
-        let host = authority.host().trim_matches(['[', ']']);
+        let name = authority.host().trim_matches(['[', ']']).to_owned();
         let port = authority.port_u16().unwrap_or(80);
-        let mut found = (host, port).to_socket_addrs().map_err(|_| wrong())?;
-        let address = found.next().ok_or_else(wrong)?;
         let host = authority.as_str().to_owned();
-        Ok(Self { host, address, token, longest: LONGEST, clock: Clock::default() })
+        Ok(Self { host, name, port, token, longest: LONGEST, clock: Clock::default() })
     }
 
     /// Returns host and port of the API.
@@ -153,9 +148,7 @@ impl Client {
         mut part: impl FnMut(&[u8]) -> bool,
     ) -> Result<(), Error> {
         let connects = async {
-            let connection = Connection::to(self.address).await;
-            let connection =
-                Io::new(connection.map_err(|error| self.silent(&error))?, self.clock.clone());
+            let connection = Io::new(self.connect().await?, self.clock.clone());
             http1::handshake(connection).await.map_err(|error| self.silent(&error))
         };
         let (mut sender, connection) = executor::first(connects, self.late()).await?;
@@ -192,6 +185,27 @@ impl Client {
             }
         }
         if status.is_success() { Ok(()) } else { Err(refused(status.as_u16(), &problem)) }
+    }
+
+    /// Connects to the first address of the host that answers. The name is looked up for each connection, because the
+    /// server may move while `tremor top` runs.
+    async fn connect(&self) -> Result<Connection, Error> {
+        let found = (&*self.name, self.port).to_socket_addrs();
+        let addresses: Vec<_> = found.map_err(|error| self.silent(&error))?.collect();
+        let share = PATIENCE / (u32::try_from(addresses.len()).unwrap_or(u32::MAX - 1) + 1);
+        let mut failed = Vec::new();
+        for address in addresses {
+            let connects = async { Connection::to(address).await.map_err(|it| it.to_string()) };
+            let late = async {
+                self.clock.sleep(share).await;
+                Err(format!("no answer within {share:?}"))
+            };
+            match executor::first(connects, late).await {
+                Ok(connection) => return Ok(connection),
+                Err(cause) => failed.push(format!("{address}: {cause}")),
+            }
+        }
+        Err(self.silent(&failed.join("; ")))
     }
 
     /// Returns an error once the maximum wait for the beginning of a response is over.

@@ -82,6 +82,18 @@ fn responses_have_content_type_and_are_not_cached() {
 }
 
 #[test]
+fn probe_of_http_1_0_without_host_is_answered() {
+    let server = server();
+    for path in ["/healthz", "/readyz", "/readyz?x=1", "/metrics"] {
+        for method in ["GET", "HEAD"] {
+            let request = format!("{method} {path} HTTP/1.0\r\n\r\n");
+            let answer = exchange(server.address(), request.as_bytes());
+            assert!(answer.starts_with("HTTP/1.0 200 OK\r\n"), "{request}{answer}");
+        }
+    }
+}
+
+#[test]
 fn errors_are_problem_details_with_advice() {
     let server = server();
     let json = "content-type: application/problem+json";

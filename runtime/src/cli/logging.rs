@@ -11,9 +11,10 @@ use std::{
 };
 
 use serde_json::{Map, Value, json};
-use tracing::Level;
+use tracing::{Level, level_filters::LevelFilter};
 use tracing_subscriber::{
     EnvFilter,
+    filter::Directive,
     fmt::{
         format::Writer,
         time::{FormatTime, SystemTime},
@@ -21,10 +22,13 @@ use tracing_subscriber::{
 };
 use tremor_runtime::{log, redact};
 
-use super::stderr;
+use super::{Failure, stderr};
 
 /// Variable that selects the log lines, in the syntax of `tracing_subscriber::EnvFilter`.
 const VARIABLE: &str = "TREMOR_LOG";
+
+/// Beginning of the targets of all log lines, which are the paths of the modules that log them.
+const TARGETS: &str = "tremor";
 
 /// Maximum wait at the end of the process until stderr has accepted the remaining lines.
 const LAST: Duration = Duration::from_secs(1);
@@ -41,14 +45,26 @@ pub(crate) enum Format {
     Json,
 }
 
+/// A part of [`VARIABLE`] that is invalid or has no effect.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "error: invalid part `{part}` of the variable `{VARIABLE}`: {problem}; expected a level (`error`, `warn`, `info`, \
+     `debug`, `trace` or `off`), or `TARGET=LEVEL` with a target that starts with `tremor`, separated by commas"
+)]
+struct InvalidFilter {
+    part: String,
+    problem: &'static str,
+}
+
 /// Starts logging. Lines from the level `info` upwards are logged unless `TREMOR_LOG` selects other lines.
-pub(crate) fn start(format: Format) {
+///
+/// # Errors
+/// `TREMOR_LOG` is invalid, or would select no line.
+pub(crate) fn start(format: Format) -> Result<(), Failure> {
     let format = *FORMAT.get_or_init(|| format);
     report_panics();
-    let filter = EnvFilter::try_from_env(VARIABLE);
-    let wrong = filter.as_ref().err().filter(|_| std::env::var_os(VARIABLE).is_some());
-    let wrong = wrong.map(ToString::to_string);
-    let filter = filter.unwrap_or_else(|_| EnvFilter::new("info"));
+    let text = std::env::var_os(VARIABLE).unwrap_or_default();
+    let filter = filter(&text.to_string_lossy()).map_err(Failure::of_usage)?;
     let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(move || Lines(format));
     // If writing the log fails, the subscriber would print the error to stderr. Printing panics if stderr is the cause
     // of the failure.
@@ -57,9 +73,36 @@ pub(crate) fn start(format: Format) {
         Format::Text => logs.with_target(false).with_ansi(stderr::is_terminal()).init(),
         Format::Json => logs.json().flatten_event(true).init(),
     }
-    if let Some(error) = wrong {
-        tracing::warn!("invalid {VARIABLE}, logging from `info` upwards: {error}");
+    Ok(())
+}
+
+/// Returns the filter with the syntax of [`EnvFilter`] in `text`, or the default filter if `text` is empty.
+///
+/// `EnvFilter` takes an unknown word for the target of log lines, so that a misspelt level would disable all lines.
+fn filter(text: &str) -> Result<EnvFilter, InvalidFilter> {
+    let parts: Vec<_> = text.split(',').map(str::trim).filter(|part| !part.is_empty()).collect();
+    let invalid = |part: &str, problem| Err(InvalidFilter { part: part.to_owned(), problem });
+    let mut selects = parts.is_empty();
+    for part in &parts {
+        if part.parse::<LevelFilter>().is_ok() {
+            selects = true;
+            continue;
+        }
+        let target = part.split(['[', '=']).next().unwrap_or_default();
+        let has_level = part.rsplit(']').next().is_some_and(|end| end.contains('='));
+        if part.parse::<Directive>().is_err() {
+            return invalid(part, "its syntax is invalid");
+        }
+        if !has_level && !target.starts_with(TARGETS) {
+            return invalid(part, "it is not a level");
+        }
+        selects |= target.starts_with(TARGETS) || TARGETS.starts_with(target);
     }
+    if !selects {
+        return invalid(&parts.join(","), "it selects no log line");
+    }
+    let text = if parts.is_empty() { "info".to_owned() } else { parts.join(",") };
+    EnvFilter::try_new(&text).or_else(|_| invalid(&text, "its syntax is invalid"))
 }
 
 /// Moves the writing of logs and messages to a separate thread, so that stderr blocks no other thread.
@@ -176,4 +219,43 @@ fn redacted(line: &str) -> String {
     let level = LEVELS.iter().filter_map(|level| Some(line.find(level)? + level.len())).min();
     let (start, rest) = line.split_at(level.unwrap_or(0));
     start.to_owned() + &redact::text(rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::filter;
+
+    #[test]
+    fn levels_and_targets_of_this_program_are_accepted() {
+        for text in [
+            "",
+            "warn",
+            "DEBUG",
+            "off",
+            " info , tremor_runtime::engine=debug",
+            "tremor_runtime=trace",
+            "tremor_runtime::engine",
+            "warn,hyper=off",
+            "[a_span]=debug",
+            "tremor_runtime[a_span{field=1}]=debug",
+        ] {
+            assert!(filter(text).is_ok(), "{text}: {:?}", filter(text));
+        }
+        assert_eq!(filter("").unwrap().to_string(), "info");
+    }
+
+    #[test]
+    fn invalid_part_of_filter_is_named() {
+        for (text, part) in [
+            ("wran", "wran"),
+            ("info,wran", "wran"),
+            ("info, tremor_runtime=wran", "tremor_runtime=wran"),
+            ("tremr_runtime=debug", "tremr_runtime=debug"),
+            ("[a_span", "[a_span"),
+            ("warning", "warning"),
+        ] {
+            let error = filter(text).unwrap_err().to_string();
+            assert!(error.contains(&format!("`{part}` of the variable `TREMOR_LOG`")), "{error}");
+        }
+    }
 }

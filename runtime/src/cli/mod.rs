@@ -4,6 +4,7 @@ mod api;
 mod background;
 mod bench;
 mod check;
+mod closed_output;
 mod failure;
 mod generate;
 mod keys;
@@ -32,6 +33,7 @@ use std::{path::PathBuf, process::ExitCode, rc::Rc, time::Duration};
 use clap::{Parser, Subcommand};
 use tremor_runtime::{
     components::Components,
+    executor,
     flow::{Environment, Flow},
     parse_time,
     plugin::{describe_main, verify_main},
@@ -145,10 +147,15 @@ enum Command {
 /// Executes the command.
 pub(crate) fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
     let plugins = arguments.plugins;
+    executor::check_threads().map_err(|error| Failure::of_usage(format_args!("error: {error}")))?;
     match arguments.command {
         Command::Run { flows, drain_timeout, memory_limit, ready, api } => {
             logging::write_from_thread();
             signals::survive();
+            closed_output::fail_writes().map_err(|error| {
+                let what = "cannot replace the closed standard output";
+                Failure::of_usage(format_args!("error: {what}: {error}"))
+            })?;
             let flows = plugins.prepare(&flows, &Environment::default())?;
             run::execute(&flows, drain_timeout, memory_limit, ready, &api)?;
         }

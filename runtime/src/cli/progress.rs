@@ -172,6 +172,7 @@ mod tests {
             counts: ComponentCounts { bytes: *bytes, ..ComponentCounts::default() },
             queue: None,
             latencies: None,
+            replays_failed: None,
         };
         FlowStatus {
             given_up: Vec::new(),

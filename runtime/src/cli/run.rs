@@ -133,12 +133,30 @@ fn summarise(report: &Report, failure: &mut Failure) {
             ),
         );
     } else if report.cut_off {
+        let notes = redelivery(report);
         let text = format!(
-            "warning: flow `{flow}` was stopped before everything had been delivered{unfinished}\n  note: \
-             the next run reads the events again"
+            "warning: flow `{flow}` was stopped before everything had been delivered{unfinished}{notes}"
         );
         logging::print(Level::WARN, &text, logging::fields([("flow", flow.as_str().into())]));
     }
+}
+
+/// Returns notes that say how the events that were not delivered come back to the flow.
+fn redelivery(report: &Report) -> String {
+    let sources = |replays_failed| {
+        let of_kind =
+            report.components.iter().filter(|it| it.replays_failed == Some(replays_failed));
+        of_kind.map(|it| format!("`{}`", it.name)).collect::<Vec<_>>().join(", ")
+    };
+    let (replaying, notified) = (sources(true), sources(false));
+    let replays = (!replaying.is_empty())
+        .then(|| format!("\n  note: the next run reads the events of {replaying} again"));
+    let notifies = (!notified.is_empty()).then(|| {
+        format!(
+            "\n  note: the peers of {notified} got no acknowledgement of the events, and have to send them again"
+        )
+    });
+    replays.into_iter().chain(notifies).collect()
 }
 
 /// Adds an error if events of a flow failed and their source was not notified.

@@ -3,6 +3,15 @@
 //! If there is no service manager, `NOTIFY_SOCKET` is not set and no notifications are sent.
 
 use std::{
+    ffi::OsStr,
+    io,
+    os::{
+        linux::net::SocketAddrExt,
+        unix::{
+            ffi::OsStrExt,
+            net::{SocketAddr, UnixDatagram},
+        },
+    },
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -40,7 +49,12 @@ impl Ready {
 /// Starts to notify the service manager about a run of `flows` flows, if the process has a service manager. `ready` is
 /// the condition for sending `READY=1`.
 pub(super) fn start(run: &RunHandle, flows: usize, ready: Ready) -> Option<Background> {
-    std::env::var_os("NOTIFY_SOCKET")?;
+    let socket = std::env::var_os("NOTIFY_SOCKET")?;
+    let notify = move |state: &NotifyState<'_>| {
+        if let Err(error) = send(&socket, state) {
+            tracing::warn!(%error, ?socket, "cannot notify the service manager of `{state}`");
+        }
+    };
     let (run, watchdog) = (run.clone(), sd_notify::watchdog_enabled());
     Background::start("service", move |continues| {
         let mut notifications = Notifications::new(watchdog, Instant::now());
@@ -63,10 +77,13 @@ pub(super) fn start(run: &RunHandle, flows: usize, ready: Ready) -> Option<Backg
     })
 }
 
-fn notify(state: &NotifyState<'_>) {
-    if let Err(error) = sd_notify::notify(std::slice::from_ref(state)) {
-        tracing::warn!(%error, "cannot notify the service manager of `{state}`");
-    }
+/// Sends a notification to a socket: a path, or an abstract name after `@` (`sd_notify(3)`).
+fn send(socket: &OsStr, state: &NotifyState<'_>) -> io::Result<()> {
+    let address = match socket.as_bytes().strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name)?,
+        None => SocketAddr::from_pathname(socket)?,
+    };
+    UnixDatagram::unbound()?.send_to_addr(state.to_string().as_bytes(), &address).map(drop)
 }
 
 /// A non-blocking check whether the executor runs tasks.

@@ -3,7 +3,13 @@
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
-    os::unix::net::UnixDatagram,
+    os::{
+        linux::net::SocketAddrExt,
+        unix::{
+            ffi::OsStrExt,
+            net::{SocketAddr, UnixDatagram},
+        },
+    },
     path::Path,
     process::Command,
     time::{Duration, Instant},
@@ -287,33 +293,43 @@ fn top_prints_components_and_ends_with_the_process() {
     assert!(stderr.contains("cannot reach an admin API at 127.0.0.1:"), "{stderr}");
 }
 
+/// The socket of a service manager has a path, or an abstract name after `@`.
 #[test]
 fn service_manager_is_notified_of_start_watchdog_and_stop() {
-    let scene = Scene::new(
-        "connectors:
+    for is_abstract in [false, true] {
+        let scene = Scene::new(
+            "connectors:
   ticks: { type: metronome, config: { interval_ms: 1 } }
   output: { type: 'null' }
 links: [ticks -> output]",
-    );
-    let path = scene.path().join("notify");
-    let socket = UnixDatagram::bind(&path).unwrap();
-    socket.set_read_timeout(Some(LONG)).unwrap();
-    let receive = || {
-        let mut message = [0; 256];
-        let length = socket.recv(&mut message).unwrap();
-        String::from_utf8_lossy(&message[..length]).trim().to_owned()
-    };
-    let mut command = scene.command(&["run", "flow.yaml"]);
-    command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "200000").env_remove("WATCHDOG_PID");
-    let run = command.spawn().unwrap();
-    let mut received = Vec::new();
-    while !(received.contains(&"READY=1".to_owned()) && received.contains(&"WATCHDOG=1".to_owned()))
-    {
-        received.push(receive());
+        );
+        let path = scene.path().join("notify");
+        let address = if is_abstract {
+            SocketAddr::from_abstract_name(path.as_os_str().as_bytes())
+        } else {
+            SocketAddr::from_pathname(&path)
+        };
+        let socket = UnixDatagram::bind_addr(&address.unwrap()).unwrap();
+        socket.set_read_timeout(Some(LONG)).unwrap();
+        let receive = || {
+            let mut message = [0; 256];
+            let length = socket.recv(&mut message).unwrap();
+            String::from_utf8_lossy(&message[..length]).trim().to_owned()
+        };
+        let mut command = scene.command(&["run", "flow.yaml"]);
+        let prefix = if is_abstract { "@" } else { "" };
+        command.env("NOTIFY_SOCKET", format!("{prefix}{}", path.display()));
+        command.env("WATCHDOG_USEC", "200000").env_remove("WATCHDOG_PID");
+        let run = command.spawn().unwrap();
+        let mut expected = vec!["READY=1", "WATCHDOG=1"];
+        while !expected.is_empty() {
+            let received = receive();
+            expected.retain(|state| *state != received);
+        }
+        Command::new("kill").args(["-TERM", &run.id().to_string()]).status().unwrap();
+        while receive() != "STOPPING=1" {}
+        assert_eq!(finish(run).status.code(), Some(0));
     }
-    Command::new("kill").args(["-TERM", &run.id().to_string()]).status().unwrap();
-    while receive() != "STOPPING=1" {}
-    assert_eq!(finish(run).status.code(), Some(0));
 }
 
 #[test]

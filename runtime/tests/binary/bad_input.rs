@@ -1,9 +1,9 @@
 //! Tests of mistakes of users. The program exits with status 2, or the flow fails, with a message that names the file,
 //! the position and the remedy.
 
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
-use crate::tremor::{Scene, finish};
+use crate::tremor::{Run, Scene, finish};
 
 fn file_to_file(input: &str, output: &str) -> Scene {
     Scene::new(&format!(
@@ -38,8 +38,10 @@ links: [input -> output]";
     run.expect(3, &["not delivered after 3 attempts", "1 events in, 0 out", "1 failed"]);
 }
 
+const CLOSED: &str = "cannot write standard output: it is closed, or its reader has closed it";
+
 #[test]
-fn closed_pipe_fails_the_flow() {
+fn closed_standard_output_fails_the_flow() {
     let text = "connectors:
   ticks: { type: metronome, config: { interval_ms: 1 } }
   output: { type: stdio, codec: json, postprocessors: [lines] }
@@ -47,12 +49,30 @@ links: [ticks -> output]";
     let scene = Scene::new(text);
     let mut child = scene.command(&["run", "flow.yaml"]).stdout(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
-    let output = finish(child);
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(
-        String::from_utf8_lossy(&output.stderr)
-            .contains("cannot write standard output: its reader has closed it")
-    );
+    Run::of(&finish(child)).expect(1, &[CLOSED, " 0 out"]);
+    // The shell closes standard output before it executes the program.
+    let command = scene.command(&["run", "flow.yaml"]);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "exec \"$0\" \"$@\" >&-"]).arg(command.get_program());
+    shell.args(command.get_args()).current_dir(scene.path()).stderr(Stdio::piped());
+    shell.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    Run::of(&finish(shell.spawn().unwrap())).expect(1, &[CLOSED, " 0 out"]);
+}
+
+#[test]
+fn invalid_variable_is_an_error_that_names_it() {
+    let scene = file_to_file("in", "out");
+    for (name, value, part) in [
+        ("TREMOR_LOG", "wran", "`wran` of the variable `TREMOR_LOG`: it is not a level"),
+        ("TREMOR_LOG", "info,tremor=wran", "`tremor=wran` of the variable `TREMOR_LOG`"),
+        ("TREMOR_THREADS", "two", "invalid variable `TREMOR_THREADS` `two`: expected a number"),
+        ("TREMOR_THREADS", "0", "invalid variable `TREMOR_THREADS` `0`: expected a number"),
+    ] {
+        let mut command = scene.command(&["run", "flow.yaml"]);
+        command.env(name, value);
+        Run::of(&finish(command.spawn().unwrap())).expect(2, &["error: ", part]);
+        assert!(!scene.has("out"), "{name}={value}");
+    }
 }
 
 #[test]

@@ -1,10 +1,8 @@
-//! Tests of network clients whose peers delay or reject requests, move to another address, or have an untrusted
-//! certificate.
+//! Tests of network clients whose peers delay or reject requests, or have an untrusted certificate.
 
 use std::{
     collections::HashSet,
-    fs,
-    io::{BufReader, Read, Write},
+    io::{BufReader, Write},
     net::{TcpListener, TcpStream},
     process::{Command, Stdio},
     thread,
@@ -117,79 +115,6 @@ links: [input -> output]"
     let scene = Scene::new(&flow).write("in", b"1\n2\n3\n4\n5\n6\n7\n8\n");
     scene.run().expect(0, &["8 events in, 8 out"]);
     requests.join().unwrap();
-}
-
-/// Starts `tremor` with a file of the test instead of `/etc/hosts`. Returns `None` if the system does not allow that.
-fn with_hosts(scene: Scene) -> Option<Running> {
-    let tries = ["--mount", "mount", "--bind", "/etc/hosts", "/etc/hosts"];
-    let may = Command::new("unshare").args(tries).stderr(Stdio::null()).status();
-    if !may.is_ok_and(|status| status.success()) {
-        eprintln!(
-            "SKIPPED: `unshare --mount` and `mount` are not installed, or not permitted without root"
-        );
-        return None;
-    }
-    Some(Running::of(scene, &["flow.yaml"], |command| {
-        let script = "mount --bind hosts /etc/hosts && exec \"$0\" \"$@\"";
-        let mut within = Command::new("unshare");
-        within.args(["--mount", "sh", "-c", script]).arg(command.get_program());
-        within.args(command.get_args()).current_dir(command.get_current_dir().unwrap());
-        for (name, value) in command.get_envs() {
-            match value {
-                Some(value) => within.env(name, value),
-                None => within.env_remove(name),
-            };
-        }
-        within.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        *command = within;
-        command
-    }))
-}
-
-#[test]
-fn name_is_resolved_for_each_connection() {
-    let first = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = first.local_addr().unwrap().port();
-    let Ok(second) = TcpListener::bind(("127.0.0.2", port)) else {
-        eprintln!(
-            "SKIPPED: 127.0.0.2 is not an address of this machine, or its port {port} is taken"
-        );
-        return;
-    };
-    for http in [false, true] {
-        let output = if http {
-            format!("type: http_client\n    config: {{ url: 'http://moves.test:{port}/' }}")
-        } else {
-            format!("type: tcp_client\n    config: {{ address: 'moves.test:{port}' }}")
-        };
-        let flow = format!(
-            "connectors:
-  input: {{ type: metronome, config: {{ interval_ms: 10 }} }}
-  output:
-    codec: json
-    postprocessors: [lines]
-    retry: {{ attempts: 1000, backoff: 1ms, max_backoff: 10ms }}
-    {output}
-links: [input -> output]"
-        );
-        let scene = Scene::new(&flow).write("hosts", b"127.0.0.1 moves.test\n");
-        let hosts = scene.path().join("hosts");
-        let Some(running) = with_hosts(scene) else { return };
-        let stream = accept_within(&first, PATIENCE).unwrap();
-        // Wait until the first event is in flight to the first address.
-        assert_eq!((&stream).read(&mut [0]).unwrap(), 1);
-        fs::write(&hosts, "127.0.0.2 moves.test\n").unwrap();
-        drop(stream);
-        let stream = accept_within(&second, PATIENCE).unwrap();
-        assert_eq!((&stream).read(&mut [0]).unwrap(), 1);
-        drop(running);
-        // Ignore connections that the listeners have received meanwhile.
-        for listener in [&first, &second] {
-            listener.set_nonblocking(true).unwrap();
-            while listener.accept().is_ok() {}
-            listener.set_nonblocking(false).unwrap();
-        }
-    }
 }
 
 /// Returns a flow with these connectors and links.

@@ -42,6 +42,7 @@ mod log_output;
 mod logging;
 mod many;
 mod memory;
+mod names;
 mod network;
 mod operators;
 mod panics;

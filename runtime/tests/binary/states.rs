@@ -287,7 +287,11 @@ links: [input -> output]"
 fn stop_while_sink_is_down_succeeds_if_source_is_replayable() {
     stopped("checkpoint: position").expect(
         0,
-        &["warning: flow `flow` was stopped before everything had been delivered", "`output`"],
+        &[
+            "warning: flow `flow` was stopped before everything had been delivered",
+            "`output`",
+            "note: the next run reads the events of `input` again\n",
+        ],
     );
     stopped("").expect(
         4,

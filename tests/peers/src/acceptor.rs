@@ -96,6 +96,16 @@ impl Drop for Acceptor {
     }
 }
 
+/// Fills the queue of a listener that accepts no connection. From now on, the system drops the packets of further
+/// attempts to connect, as a firewall does, until the returned connection is closed.
+///
+/// # Errors
+/// Errors of the system.
+pub fn fill_queue(listener: &TcpListener) -> io::Result<TcpStream> {
+    rustix::net::listen(listener, 0)?;
+    TcpStream::connect(listener.local_addr()?)
+}
+
 /// Accepts a connection.
 ///
 /// # Errors

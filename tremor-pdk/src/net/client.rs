@@ -9,20 +9,10 @@ use std::{
     time::Duration,
 };
 
-use super::{
-    address::Address,
-    link::Link,
-    read_size::ReadSize,
-    stream::{StreamSocket, TcpStream},
-    within::within,
-};
+use super::{link::Link, read_size::ReadSize, stream::StreamSocket, within::within};
 use crate::{
-    Delivery, Descriptors, Error, Halves, Host, Origin, Pull, RawBatch, Result, Sides, Sink,
-    Source, raw_runs,
+    Delivery, Error, Halves, Host, Origin, Pull, RawBatch, Result, Sides, Sink, Source, raw_runs,
 };
-
-/// Maximum time for an attempt to connect to one address.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum time for closing a connection after everything was written.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -30,27 +20,6 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum number of bytes that are read and discarded while a connection closes. Operating systems buffer less data
 /// than this.
 const SKIPPED: usize = 16 << 20;
-
-/// Connects to the first address of the peer that accepts the connection. A host name is looked up again for each call.
-///
-/// # Errors
-/// Returns an error of the kind connection refused if no address accepts the connection. Each address is tried for at
-/// most ten seconds.
-pub async fn connect(
-    host: &Host,
-    descriptors: &Descriptors,
-    address: &Address,
-) -> Result<TcpStream> {
-    let mut failed = io::Error::from(io::ErrorKind::NotFound);
-    for peer in address.resolve(host).await? {
-        match within(host, CONNECT_TIMEOUT, TcpStream::connect(descriptors, peer)).await {
-            Some(Ok(stream)) => return Ok(stream),
-            Some(Err(error)) => failed = error,
-            None => failed = io::ErrorKind::TimedOut.into(),
-        }
-    }
-    Err(Error::connection_refused(format!("cannot connect to `{address}`: {failed}")))
-}
 
 /// The source of a connection. All data of the peer belongs to one stream.
 ///

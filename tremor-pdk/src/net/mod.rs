@@ -47,6 +47,7 @@
 mod address;
 mod bind;
 mod client;
+mod connect;
 mod connection_memory;
 mod connections;
 mod drops;
@@ -75,7 +76,8 @@ pub use futures_io;
 pub use self::{
     address::Address,
     bind::{TcpListener, UnixListener, bind_udp, listen},
-    client::{StreamSink, StreamSource, connect},
+    client::{StreamSink, StreamSource},
+    connect::{connect, connect_within},
     connection_memory::ConnectionMemory,
     connections::{Connections, Limits, Listener},
     link::Link,

@@ -1,35 +1,30 @@
 //! Sockets, sources and sinks for datagrams.
 
+mod sink;
+
 use std::{
     future::poll_fn,
-    io::{self, IoSlice},
+    io,
     net::{SocketAddr, UdpSocket as StdUdpSocket},
     os::fd::AsRawFd,
     task::{Context, Poll},
-    time::Duration,
 };
 
 use rustix::{
     io::Errno,
-    net::{MMsgHdr, RecvFlags, SendAncillaryBuffer, SendFlags, SocketAddrAny, recvfrom, sendmmsg},
+    net::{RecvFlags, SocketAddrAny, recvfrom},
 };
 use tremor_abi::host::Interest;
 
+pub use self::sink::DatagramSink;
 use super::{drops::Drops, peer_origin};
 use crate::{
-    Counter, Delivery, Descriptors, Error, ErrorPolicy, Exceptions, Host, Origin, Pull, RawBatch,
-    Registered, Result, Sink, Source, host::Watch,
+    Counter, Descriptors, Error, Host, Origin, Pull, RawBatch, Registered, Result, Source,
+    host::Watch,
 };
 
 /// Size of the receive buffer in bytes: larger than any datagram.
 const LARGEST: usize = 64 << 10;
-
-/// Maximum number of datagrams in one system call.
-const SENT_AT_ONCE: usize = 64;
-
-/// Delay before another attempt while the queue of the network card is full. The operating system does not report when
-/// the queue has space.
-const QUEUE_FULL_DELAY: Duration = Duration::from_millis(1);
 
 /// A socket for datagrams.
 #[derive(Debug)]
@@ -207,89 +202,7 @@ impl Source for Datagrams {
     }
 }
 
-shows! { Datagrams { socket } DatagramSink { socket } }
-
-/// The sink of a socket that is connected to its peer. Each message is sent as a datagram.
-///
-/// `Ok(())` means that the operating system has accepted the datagrams. If a message is too long for a datagram, only
-/// that event fails.
-pub struct DatagramSink {
-    socket: UdpSocket,
-    host: Host,
-    /// Datagrams that the host of the peer has rejected, because no process listened.
-    refused: Counter,
-}
-
-impl DatagramSink {
-    /// Creates the sink of a socket that is connected to its peer.
-    pub fn new(host: &Host, socket: UdpSocket) -> Self {
-        let help = "Datagrams that the peer's host has rejected, because no process listened.";
-        Self { socket, host: host.clone(), refused: host.counter("datagrams_refused", help) }
-    }
-
-    /// Waits until the operating system accepts a datagram, and sends as many of `datagrams` as it accepts, at most
-    /// [`SENT_AT_ONCE`]. Returns the number of datagrams that were sent.
-    async fn send(&self, datagrams: &[&[u8]]) -> io::Result<usize> {
-        let send = |socket: &StdUdpSocket| {
-            let slices: [_; SENT_AT_ONCE] = std::array::from_fn(|i| {
-                [IoSlice::new(datagrams.get(i).copied().unwrap_or_default())]
-            });
-            let mut nothing_else: [_; SENT_AT_ONCE] =
-                std::array::from_fn(|_| SendAncillaryBuffer::default());
-            let headers = slices.iter().zip(&mut nothing_else).take(datagrams.len());
-            let mut headers: Vec<_> =
-                headers.map(|(slice, nothing)| MMsgHdr::new(slice, nothing)).collect();
-            Ok(sendmmsg(socket, &mut headers, SendFlags::empty())?)
-        };
-        self.socket.0.write_with(send).await
-    }
-}
-
-impl Sink for DatagramSink {
-    type Batch = RawBatch;
-
-    async fn deliver(&mut self, batch: &RawBatch) -> Delivery {
-        let mut events: Vec<_> = batch.iter().collect();
-        let datagrams: Vec<_> = events.iter().map(|event| event.raw()).collect();
-        let mut exceptions = Exceptions::none();
-        let (mut sent, mut retried) = (0, None);
-        while sent < datagrams.len() {
-            let next = &datagrams[sent..datagrams.len().min(sent + SENT_AT_ONCE)];
-            let error = match self.send(next).await {
-                Ok(count) => {
-                    sent += count;
-                    continue;
-                }
-                Err(error) => error,
-            };
-            match Errno::from_io_error(&error) {
-                // The error was caused by an earlier datagram, and the system reports it only once, so the current
-                // datagram is sent again.
-                Some(Errno::CONNREFUSED) => self.refused.add(1),
-                Some(Errno::NOBUFS) => self.host.sleep(QUEUE_FULL_DELAY).await,
-                // Other errors, including `EMSGSIZE`, may also have been caused by an earlier datagram, for example by
-                // a router, so each datagram is tried twice.
-                _ if retried != Some(sent) => retried = Some(sent),
-                Some(Errno::MSGSIZE) => {
-                    let length = datagrams[sent].len();
-                    let message = format!("cannot send a datagram of {length} bytes: {error}");
-                    exceptions.reject(events[sent], Error::bad_data(message));
-                    sent += 1;
-                }
-                _ => {
-                    // The error is not caused by these events, so they are retried.
-                    let mut error = Error::from(error).context("cannot send datagrams");
-                    if error.policy() != ErrorPolicy::RECONNECT {
-                        error = error.with_policy(ErrorPolicy::RETRY);
-                    }
-                    exceptions.reject_all(events.drain(sent..), &error);
-                    break;
-                }
-            }
-        }
-        exceptions.into()
-    }
-}
+shows! { Datagrams { socket } }
 
 #[cfg(all(test, feature = "testing"))]
 mod tests;

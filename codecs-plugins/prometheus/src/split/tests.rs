@@ -88,6 +88,19 @@ fn samples_are_split_with_family_lines_in_any_fragments() {
     }
 }
 
+/// Ceph's exporter writes the lines of a family before each of its samples.
+#[test]
+fn repeated_lines_of_a_family_are_kept_once() {
+    let about = "# HELP a Objects.\n# TYPE a counter\n";
+    let count = 1_000;
+    let piece = |n| format!("{about}# TYPE a\na{{n=\"{n}\"}} {n}\n");
+    let text = (0..count).map(piece).collect::<Vec<_>>().concat();
+    let (messages, rejected) = stream(&text, 4_096);
+    assert!(rejected.is_empty(), "{rejected:?}");
+    let expected: Vec<_> = (0..count).map(|n| format!("{about}a{{n=\"{n}\"}} {n}")).collect();
+    assert_eq!(messages, expected);
+}
+
 #[test]
 fn whole_messages_are_independent() {
     let mut batch = Batch::new();

@@ -192,26 +192,34 @@ impl Pool {
             Some(proxy) => format!("cannot connect to `{url}` through {proxy}"),
             None => format!("cannot connect to `{url}`"),
         };
-        match within(host, timeout.get(), self.dial()).await {
-            None => {
-                let late = format_args!("{}: timed out after {timeout}", peer());
-                Err(Error::timeout(late))
-            }
-            Some(Ok(connection)) => Ok(connection),
-            Some(Err(error)) if error.is_final() => Err(error),
+        let begun_ns = host.monotonic_ns();
+        let connecting = async {
+            let stream = self.dial(timeout.get()).await?;
+            let elapsed = Duration::from_nanos(host.monotonic_ns().saturating_sub(begun_ns));
+            let remaining = timeout.get().saturating_sub(elapsed);
+            let late = || Err(Error::timeout(format_args!("timed out after {timeout}")));
+            within(host, remaining, self.prepare(stream)).await.unwrap_or_else(late)
+        };
+        match connecting.await {
+            Err(error) if error.is_final() => Err(error),
             // Set the policy to retry, so that the runtime does not reconnect the connector: it has
             // no permanent connection, and the next attempt makes a new one.
-            Some(Err(error)) => Err(error.context(peer()).with_policy(ErrorPolicy::RETRY)),
+            result => result.map_err(|error| error.context(peer()).with_policy(ErrorPolicy::RETRY)),
         }
     }
 
-    async fn dial(&self) -> Result<HttpConnection> {
-        let url = &self.settings.url;
+    /// Connects to the proxy, or to the peer if there is no proxy.
+    async fn dial(&self, timeout: Duration) -> Result<TcpStream> {
         let address = match &self.proxy {
             Some(proxy) => proxy.address.clone(),
-            None => url.address()?,
+            None => self.settings.url.address()?,
         };
-        let mut stream = net::connect(&self.host, &self.descriptors, &address).await?;
+        net::connect_within(&self.host, &self.descriptors, &address, timeout).await
+    }
+
+    /// Performs the handshakes on a connection to the proxy or the peer.
+    async fn prepare(&self, mut stream: TcpStream) -> Result<HttpConnection> {
+        let url = &self.settings.url;
         if let Some(proxy) = self.proxy.as_ref().filter(|_| url.is_tls) {
             tunnel(&mut stream, proxy, &url.authority(), &self.secrets).await?;
         }

@@ -18,7 +18,7 @@ use super::{
     config::{Auth, Config},
     url::Url,
 };
-use crate::session::{read_head, write_all};
+use crate::session::{has_token, read_head, write_all};
 
 /// Request of the handshake.
 pub(crate) struct Handshake {
@@ -134,11 +134,10 @@ fn check(status: StatusCode, headers: &HeaderMap, key: &str) -> Result<()> {
     let wrong = |what: &str| {
         Err(Error::connection_refused(format!("the peer accepted the handshake with {what}")))
     };
-    if !text(header::UPGRADE).eq_ignore_ascii_case("websocket") {
+    if !has_token(headers, &header::UPGRADE, "websocket") {
         return wrong("an invalid `Upgrade`");
     }
-    let mut tokens = text(header::CONNECTION).split(',');
-    if !tokens.any(|it| it.trim().eq_ignore_ascii_case("upgrade")) {
+    if !has_token(headers, &header::CONNECTION, "upgrade") {
         return wrong("an invalid `Connection`");
     }
     if text(header::SEC_WEBSOCKET_ACCEPT) != derive_accept_key(key.as_bytes()) {

@@ -42,7 +42,7 @@ async fn agree<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S) -> String {
     let key = head.split("Sec-WebSocket-Key: ").nth(1).unwrap().split("\r\n").next().unwrap();
     let accept = derive_accept_key(key.as_bytes());
     let answer = format!(
-        "HTTP/1.1 101 Switching Protocols\r\nupgrade: WebSocket\r\nconnection: keep-alive, upgrade\r\n\
+        "HTTP/1.1 101 Switching Protocols\r\nupgrade: WebSocket\r\nconnection: keep-alive\r\nconnection: upgrade\r\n\
          sec-websocket-accept: {accept}\r\n\r\n"
     );
     write_all(stream, answer.as_bytes()).await.unwrap();

@@ -10,9 +10,10 @@ use tungstenite::{
         machine::TryParse,
         server::{Request, create_response, write_response},
     },
+    http::{HeaderValue, header},
 };
 
-use crate::session::{read_head, write_all};
+use crate::session::{has_token, read_head, write_all};
 
 /// Failure of a handshake.
 #[derive(Debug)]
@@ -72,11 +73,18 @@ pub(crate) async fn perform<S: AsyncRead + AsyncWrite + Unpin>(
 fn answer(head: &[u8], path: &str) -> Result<Vec<u8>, (&'static str, String)> {
     let refused = |error: &Error| (status(error), error.to_string());
     let request = Request::try_parse(head).map_err(|error| refused(&error))?;
-    let Some((_, request)) = request else {
+    let Some((_, mut request)) = request else {
         return Err(("400 Bad Request", "the head of the request is incomplete".to_owned()));
     };
     if request.uri().path() != path {
         return Err(("404 Not Found", "there is nothing at this path".to_owned()));
+    }
+    // `create_response` checks only the first header of each name, and expects a single token in `Upgrade`.
+    let headers = request.headers_mut();
+    for (name, token) in [(header::CONNECTION, "Upgrade"), (header::UPGRADE, "websocket")] {
+        if has_token(headers, &name, token) {
+            headers.insert(name, HeaderValue::from_static(token));
+        }
     }
     let response = create_response(&request).map_err(|error| refused(&error))?;
     let mut answer = Vec::new();
@@ -94,5 +102,35 @@ fn status(error: &Error) -> &'static str {
         ) => "426 Upgrade Required",
         Error::Capacity(_) => "431 Request Header Fields Too Large",
         _ => "400 Bad Request",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::answer;
+
+    #[test]
+    fn lists_in_several_headers_are_joined() {
+        let status = |headers: &str| {
+            let head = format!(
+                "GET / HTTP/1.1\r\nHost: a\r\n{headers}\r\nSec-WebSocket-Version: 13\r\n\
+                 Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+            );
+            answer(head.as_bytes(), "/").map_or_else(|(status, _)| status, |_| "101")
+        };
+        for headers in [
+            "Connection: keep-alive\r\nUpgrade: websocket\r\nConnection: Upgrade",
+            "Connection: keep-alive,UPGRADE , x\r\nUpgrade: WebSocket",
+            "Connection: Upgrade\r\nUpgrade: h2c, websocket",
+            "Connection: Upgrade\r\nUpgrade: h2c\r\nUpgrade: websocket",
+        ] {
+            assert_eq!(status(headers), "101", "{headers}");
+        }
+        for headers in [
+            "Connection: keep-alive\r\nConnection: close\r\nUpgrade: websocket",
+            "Connection: Upgrade\r\nUpgrade: h2c\r\nUpgrade: websocket2",
+        ] {
+            assert_eq!(status(headers), "426 Upgrade Required", "{headers}");
+        }
     }
 }

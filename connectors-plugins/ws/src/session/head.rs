@@ -8,6 +8,7 @@ use std::{
 };
 
 use tremor_pdk::net::futures_io::{AsyncRead, AsyncWrite};
+use tungstenite::http::{HeaderMap, HeaderName};
 
 /// Maximum length of a head, in bytes.
 const MOST: usize = 16 << 10;
@@ -76,4 +77,11 @@ pub(crate) async fn write_all<S: AsyncWrite + Unpin>(
         bytes = &bytes[written..];
     }
     poll_fn(|context| Pin::new(&mut *stream).poll_flush(context)).await
+}
+
+/// Returns whether the header `name` has `token` in its list, without regard to ASCII case. A list may be divided among
+/// several headers of the same name (RFC 9110, section 5.3).
+pub(crate) fn has_token(headers: &HeaderMap, name: &HeaderName, token: &str) -> bool {
+    let lists = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+    lists.flat_map(|list| list.split(',')).any(|it| it.trim().eq_ignore_ascii_case(token))
 }

@@ -21,7 +21,7 @@ pub(crate) use self::{
     config::{default_max_message_bytes, default_ping_interval, in_memory},
     drive::Session,
     end::End,
-    head::{read_head, write_all},
+    head::{has_token, read_head, write_all},
     inbox::Inbox,
     link::{Link, cost},
 };

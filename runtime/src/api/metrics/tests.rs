@@ -121,7 +121,7 @@ pub(in crate::api) fn flow() -> FlowStatus {
             counts: [1; BOUNDS.len() + 1],
             sum: Duration::from_millis(1_500),
         });
-        Component { name: "c".to_owned(), kind, counts, queue, latencies }
+        Component { name: "c".to_owned(), kind, counts, queue, latencies, replays_failed: None }
     };
     let errors = BTreeMap::from([("connection lost", 3)]);
     FlowStatus {

@@ -162,6 +162,10 @@ impl SourceSide {
             clock.clone(),
         );
         let (ledger, egress) = (intake.ledger.clone(), self.worker.router.egress.clone());
+        if let Some(ledger) = &ledger {
+            // The value is the same for each connection.
+            _ = self.worker.router.stats.replays_failed.set(!ledger.is_final);
+        }
         let intake = intake.with_memory(self.control.memory().clone());
         let intake = Arc::new(SharedIntake::new(intake, processors.clone(), clock.clone()));
         self.worker.router.connection = Some(connection.clone());

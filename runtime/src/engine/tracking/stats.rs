@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -43,6 +43,9 @@ macro_rules! counts {
             pub(crate) tap: Tap,
             /// The duration of deliveries, if the component is a sink.
             pub(crate) deliveries: Deliveries,
+            /// `true` if the component is a source that reads failed events again, and `false` if it is one that only
+            /// reports failures to its peers. Not set for other components.
+            pub(crate) replays_failed: OnceLock<bool>,
         }
 
         impl Stats {
@@ -143,6 +146,9 @@ pub struct Component {
     /// Histogram of the duration of a sink's deliveries, from the time when the measurement was turned on; `None` for
     /// other components.
     pub latencies: Option<Latencies>,
+    /// `true` if the component is a source that reads failed events again, and `false` if it is one that only reports
+    /// failures to its peers. `None` for other components, and for sources that request no acknowledgements.
+    pub replays_failed: Option<bool>,
 }
 
 /// Numbers of a flow's events so far, by their outcome.
@@ -280,6 +286,7 @@ impl FlowCounters {
             counts: it.stats.counts(),
             queue: it.queue.as_ref().map(Gauge::queue),
             latencies: (it.kind == Role::Sink).then(|| it.stats.deliveries.latencies()),
+            replays_failed: it.stats.replays_failed.get().copied(),
         };
         self.0.iter().map(component).collect()
     }

@@ -277,7 +277,7 @@ pub(crate) struct Ledger {
     /// `true` if `ended` may have entries. Read once a pull, without a lock.
     has_ended: AtomicBool,
     /// `true` if the source does not read failed events again.
-    is_final: bool,
+    pub(crate) is_final: bool,
 }
 
 impl Ledger {

@@ -10,10 +10,10 @@ use std::{
 
 use rustix::net::sockopt::set_socket_linger;
 
-use super::{StreamSink, StreamSource, connect};
+use super::{StreamSink, StreamSource};
 use crate::{
     Batch, Descriptors, ErrorKind, Pull, RawBatch, Result, Sink, Source,
-    net::{Link, TcpStream, server_origin},
+    net::{Link, TcpStream, connect, server_origin},
     testing::TestHost,
 };
 
@@ -115,17 +115,6 @@ fn delivery_to_closed_peer_fails() {
     let error = test.block_on(sink.deliver(&batch)).unwrap_err().into_error();
     assert_eq!(error.kind(), ErrorKind::CONNECTION_LOST);
     assert_eq!(test.block_on(sink.deliver(&RawBatch::new())), Ok(()), "an empty batch cannot fail");
-}
-
-#[test]
-fn unreachable_address_is_a_refused_connection() {
-    let test = TestHost::new();
-    let host = test.host();
-    let descriptors = Descriptors::new(&host).unwrap();
-    let address = "localhost:1".parse().unwrap();
-    let error = test.block_on(connect(&host, &descriptors, &address)).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::CONNECTION_REFUSED);
-    assert!(error.to_string().starts_with("cannot connect to `localhost:"), "{error}");
 }
 
 #[test]

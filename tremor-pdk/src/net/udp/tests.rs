@@ -7,11 +7,8 @@ use std::{
 
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 
-use super::{DatagramSink, Datagrams, UdpSocket};
-use crate::{
-    Descriptors, ErrorKind, Limit, Pull, RawBatch, Sink, Source, Undelivered, net::bind_udp,
-    testing::TestHost,
-};
+use super::{Datagrams, UdpSocket};
+use crate::{Descriptors, Limit, Pull, RawBatch, Source, net::bind_udp, testing::TestHost};
 
 fn any() -> [SocketAddr; 1] {
     ["127.0.0.1:0".parse().unwrap()]
@@ -117,71 +114,4 @@ fn socket_receives_a_datagram_and_answers() {
     assert_eq!((&buffer[..count], from), (&b"question"[..], peer.local_addr().unwrap()));
     assert_eq!(test.block_on(socket.send_to(b"answer", from)).unwrap(), 6);
     assert_eq!(peer.recv(&mut buffer).unwrap(), 6);
-}
-
-struct Client {
-    test: TestHost,
-    sink: DatagramSink,
-}
-
-fn client(peer: SocketAddr) -> Client {
-    let test = TestHost::new();
-    let descriptors = Descriptors::new(&test.host()).unwrap();
-    let socket = bind_udp(&any(), false).unwrap();
-    socket.connect(peer).unwrap();
-    let socket = UdpSocket::new(&descriptors, socket).unwrap();
-    Client { sink: DatagramSink::new(&test.host(), socket), test }
-}
-
-#[test]
-fn each_message_is_a_datagram() {
-    let peer = peer();
-    let mut client = client(peer.local_addr().unwrap());
-    let mut batch = RawBatch::new();
-    for number in 0..150_u8 {
-        batch.push_message(&[number]);
-    }
-    batch.push_message(b"");
-    batch.stream(0).end();
-    client.test.block_on(client.sink.deliver(&batch)).unwrap();
-    let mut buffer = [0; 8];
-    for number in 0..150_u8 {
-        assert_eq!(peer.recv(&mut buffer).unwrap(), 1);
-        assert_eq!(buffer[0], number);
-    }
-    assert_eq!(peer.recv(&mut buffer).unwrap(), 0);
-}
-
-#[test]
-fn only_event_with_too_long_message_fails() {
-    let peer = peer();
-    let mut client = client(peer.local_addr().unwrap());
-    let mut batch = RawBatch::new();
-    for length in [1, 65_508, 65_507, 70_000, 2] {
-        batch.push_message(&vec![b'x'; length]);
-    }
-    let answer = client.test.block_on(client.sink.deliver(&batch)).unwrap_err();
-    let Undelivered::Some { exceptions, .. } = answer else { panic!("{answer:?}") };
-    let refused: Vec<_> = exceptions
-        .iter()
-        .map(|exception| (exception.events.clone(), exception.error.kind()))
-        .collect();
-    assert_eq!(refused, [(1..2, ErrorKind::BAD_DATA), (3..4, ErrorKind::BAD_DATA)]);
-    let mut buffer = vec![0; 70_000];
-    for length in [1, 65_507, 2] {
-        assert_eq!(peer.recv(&mut buffer).unwrap(), length);
-    }
-}
-
-#[test]
-fn refused_datagrams_are_counted_and_do_not_block() {
-    let address = peer().local_addr().unwrap();
-    let mut client = client(address);
-    let mut batch = RawBatch::new();
-    for _ in 0..3 {
-        batch.push_message(b"anybody");
-    }
-    client.test.block_on(client.sink.deliver(&batch)).unwrap();
-    client.test.block_on(client.sink.deliver(&batch)).unwrap();
-    assert!(client.test.metric("datagrams_refused").unwrap() > 0.0);
 }
