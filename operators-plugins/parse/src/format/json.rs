@@ -1,6 +1,6 @@
 //! JSON, as RFC 8259 defines it.
 
-use tremor_pdk::Writer;
+use tremor_pdk::{Exact, Writer};
 
 use crate::stop::Stop;
 
@@ -133,8 +133,7 @@ impl<'t> Reader<'t> {
         Ok(())
     }
 
-    /// Writes a number. An integer of more than 64 bits, and a number outside of the range of
-    /// floats, is kept as the text of the number.
+    /// Writes a number in the representation that keeps its value.
     fn number(&mut self, out: &mut Writer<'_>) -> Result<(), Stop> {
         let start = self.at;
         self.skip(b'-');
@@ -143,28 +142,16 @@ impl<'t> Reader<'t> {
         if self.text.as_bytes()[whole] == b'0' && self.at > whole + 1 {
             return Err(Stop::new(whole, "a number without zeros before it"));
         }
-        let mut is_whole = true;
         if self.skip(b'.') {
-            is_whole = false;
             self.digits()?;
         }
         if self.skip(b'e') || self.skip(b'E') {
-            is_whole = false;
             let _ = self.skip(b'+') || self.skip(b'-');
             self.digits()?;
         }
-        let text = &self.text[start..self.at];
-        if is_whole && text != "-0" {
-            match (text.parse(), text.parse()) {
-                (Ok(number), _) => out.i64(number),
-                (_, Ok(number)) => out.u64(number),
-                _ => out.number(text),
-            }
-        } else {
-            match text.parse() {
-                Ok(number) if f64::is_finite(number) => out.f64(number),
-                _ => out.number(text),
-            }
+        match Exact::new(&self.text[start..self.at]) {
+            Some(number) => out.exact(&number),
+            None => return Err(Stop::new(start, "a number")),
         }
         Ok(())
     }
