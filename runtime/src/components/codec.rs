@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use serde_json::Value as Config;
 use tremor_abi::batch::{Event, HostBatch, HostOutput, Pool, Rejected};
-use tremor_pdk::{Batch, Error, Output, Result};
+use tremor_pdk::{Batch, Error, Output, Result, Value};
 
 use crate::{
     codec::{BatchDecoder, BatchEncoder, Codec, Decoded, MakeCodec, Terminator},
@@ -22,7 +21,7 @@ pub(super) enum Chosen<'f> {
 /// A codec of a plugin, with its configuration.
 pub(super) struct PluginCodec {
     pub(super) factory: ComponentFactory,
-    pub(super) config: Config,
+    pub(super) config: Value<'static>,
     /// Creates the context of an instance.
     pub(super) host: Box<dyn Fn() -> Arc<HostContext> + Send + Sync>,
 }

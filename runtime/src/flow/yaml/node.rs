@@ -39,6 +39,8 @@ pub(crate) enum Data {
     Null,
     Bool(bool),
     Number(Number),
+    /// The JSON text of a number that no 64-bit integer or float represents exactly.
+    Exact(Box<str>),
     Text(String),
     List(Vec<Node>),
     /// Entries in the order of the file, repeated keys included.
@@ -61,6 +63,7 @@ impl Node {
                 Data::Null => "nothing",
                 Data::Bool(_) => "a boolean",
                 Data::Number(value) if value.is_f64() => "a number",
+                Data::Exact(_) => "a number",
                 Data::Number(_) => "an integer",
                 Data::Text(value) if value.is_empty() => "an empty text",
                 Data::Text(_) => "a text",
@@ -73,6 +76,7 @@ impl Node {
             Data::Null => "nothing".to_owned(),
             Data::Bool(value) => format!("the boolean {value}"),
             Data::Number(value) if value.is_f64() => format!("the number {value}"),
+            Data::Exact(text) => format!("the number {text}"),
             Data::Number(value) => format!("the integer {value}"),
             Data::Text(value) if value.is_empty() => "an empty text".to_owned(),
             Data::Text(value) => format!("the text {}", quote(value)),
@@ -81,12 +85,39 @@ impl Node {
         }
     }
 
-    /// Returns the value without locations. If a key is repeated, its last value is used.
+    /// Returns the value without locations, with the keys in the order of the file. If a key is repeated, its last
+    /// value is used.
+    pub(crate) fn to_value(&self) -> tremor_pdk::Value<'static> {
+        use tremor_abi::value::{Number, Object, Value};
+        match &self.data {
+            Data::Null | Data::Unknown => Value::Null,
+            Data::Bool(value) => Value::from(*value),
+            Data::Number(value) => match (value.as_i64(), value.as_u64(), value.as_f64()) {
+                (Some(integer), ..) => Value::from(integer),
+                (_, Some(integer), _) => Value::from(integer),
+                (.., float) => float.map_or(Value::Null, Value::from),
+            },
+            Data::Exact(text) => Number::new(text.to_string()).map_or(Value::Null, Value::Number),
+            Data::Text(value) => Value::from(value.clone()),
+            Data::List(items) => items.iter().map(Self::to_value).collect(),
+            Data::Map(entries) => {
+                let entries = entries.iter().map(|it| (it.key.clone(), it.value.to_value()));
+                Value::Object(entries.collect::<Object<'static>>())
+            }
+        }
+    }
+
+    /// Returns the value like [`Node::to_value`] as JSON, in which a number that only its text represents is the nearest
+    /// float, or a text if it exceeds the range of floats. The keys are sorted.
     pub(crate) fn to_json(&self) -> Value {
         match &self.data {
             Data::Null | Data::Unknown => Value::Null,
             Data::Bool(value) => Value::Bool(*value),
             Data::Number(value) => Value::Number(value.clone()),
+            Data::Exact(text) => {
+                let nearest = text.parse().ok().and_then(Number::from_f64);
+                nearest.map_or_else(|| Value::from(&**text), Value::Number)
+            }
             Data::Text(value) => Value::String(value.clone()),
             Data::List(items) => items.iter().map(Self::to_json).collect(),
             Data::Map(entries) => {

@@ -34,10 +34,15 @@ impl de::Error for ReadError {
     }
 }
 
+/// Returns the deserialiser that [`read`] uses, for programs that pass it to another one.
+pub fn reader(value: ValueRef<'_>) -> impl Deserializer<'_, Error = ReadError> {
+    Reader { value, depth: MAX_DEPTH }
+}
+
 /// Deserialises a value of type `T` from a view. The result may borrow text and binary data from the view. Enums have
 /// the representation that [`write`](crate::document::write) uses.
 pub fn read<'de, T: Deserialize<'de>>(value: ValueRef<'de>) -> Result<T, ReadError> {
-    T::deserialize(Reader { value, depth: MAX_DEPTH })
+    T::deserialize(reader(value))
 }
 
 /// A value from which at most `depth` levels of arrays and objects are read.
