@@ -51,7 +51,8 @@ fn number(text: &str) -> Result<Option<Data>, Unusable> {
         return Err(Unusable::NotFinite);
     }
     // An integer has no sign of zero.
-    let number = if text == "-0" { Some(Exact::I64(0)) } else { Exact::new(text) };
+    let is_zero = !unsigned.is_empty() && unsigned.bytes().all(|byte| byte == b'0');
+    let number = if is_zero { Some(Exact::I64(0)) } else { Exact::new(text) };
     Ok(number.map(|number| match number {
         Exact::I64(integer) => Data::Number(integer.into()),
         Exact::U64(integer) => Data::Number(integer.into()),
@@ -86,6 +87,8 @@ mod tests {
             ("no", "\"no\""),
             ("0", "0"),
             ("-0", "0"),
+            ("-00", "0"),
+            ("-0.0", "-0.0"),
             ("+12", "12"),
             ("007", "7"),
             ("0x1F", "31"),

@@ -53,8 +53,7 @@ fn with_shortest<R>(float: f64, read: impl FnOnce(&str) -> R) -> R {
     read(std::str::from_utf8(&form[..len]).unwrap_or_default())
 }
 
-/// The representation of a decimal number that keeps its value. This is the only place that decides whether a number is
-/// kept as text.
+/// The representation of a decimal number that keeps its value. Only this type decides whether a number is kept as text.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Exact<'t> {
     /// A signed integer.
