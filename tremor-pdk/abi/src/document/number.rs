@@ -73,14 +73,11 @@ impl<'t> Exact<'t> {
         let number = json_form(text)?;
         // An integer cannot keep the sign of `-0`.
         let is_integer = number != "-0" && !number.contains(['.', 'e', 'E']);
-        Some(if !is_integer {
-            Self::of_float(number)
-        } else if let Ok(integer) = number.parse() {
-            Self::I64(integer)
-        } else if let Ok(integer) = number.parse() {
-            Self::U64(integer)
-        } else {
-            Self::Text(number)
+        Some(match (number.parse(), number.parse()) {
+            _ if !is_integer => Self::of_float(number),
+            (Ok(integer), _) => Self::I64(integer),
+            (_, Ok(integer)) => Self::U64(integer),
+            _ => Self::Text(number),
         })
     }
 
