@@ -32,6 +32,14 @@ impl de::Error for ReadError {
     fn custom<T: fmt::Display>(message: T) -> Self {
         Self(message.to_string())
     }
+
+    fn invalid_type(found: Unexpected<'_>, expected: &dyn de::Expected) -> Self {
+        match found {
+            // serde has no name of its own for this value.
+            Unexpected::Unit => Self(format!("invalid type: null, expected {expected}")),
+            _ => Self(format!("invalid type: {found}, expected {expected}")),
+        }
+    }
 }
 
 /// Returns the deserialiser that [`read`] uses, for programs that pass it to another one.
