@@ -15,6 +15,10 @@ const SHOWN: usize = 40;
 /// a number as RFC 8259 defines it.
 pub(in crate::codec) fn node(text: &[u8], offset: usize) -> Option<Node> {
     let number = std::str::from_utf8(text).ok().filter(|_| is_json_number(text))?;
+    // The forms of most numbers are faster to recognise than in general.
+    if let Some(integer) = number.parse().ok().filter(|_| number != "-0") {
+        return Some(Node::i64(integer));
+    }
     if let Some(float) = shortest(number) {
         return Some(Node::f64(float));
     }

@@ -73,11 +73,14 @@ impl<'t> Exact<'t> {
         let number = json_form(text)?;
         // An integer cannot keep the sign of `-0`.
         let is_integer = number != "-0" && !number.contains(['.', 'e', 'E']);
-        Some(match (number.parse(), number.parse()) {
-            _ if !is_integer => Self::of_float(number),
-            (Ok(integer), _) => Self::I64(integer),
-            (_, Ok(integer)) => Self::U64(integer),
-            _ => Self::Text(number),
+        Some(if !is_integer {
+            Self::of_float(number)
+        } else if let Ok(integer) = number.parse::<i64>() {
+            Self::I64(integer)
+        } else if let Ok(integer) = number.parse::<u64>() {
+            Self::U64(integer)
+        } else {
+            Self::Text(number)
         })
     }
 
