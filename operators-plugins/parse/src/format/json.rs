@@ -246,9 +246,14 @@ impl<'t> Reader<'t> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use serde_json::Value;
+    use serde_json::Value as Json;
+    use tremor_pdk::{Number, Value};
 
-    use crate::{format::Parser, testing::parsed};
+    use crate::{
+        format::Parser,
+        testing::{parsed, written},
+        types::Type,
+    };
 
     fn json(text: &str) -> Result<String, String> {
         parsed(&mut Parser::Json(super::Json::default()), text)
@@ -298,33 +303,51 @@ mod tests {
         assert!(json(&format!("{}{}", "[".repeat(512), "]".repeat(512))).is_ok());
     }
 
-    fn arbitrary() -> impl Strategy<Value = Value> {
+    fn arbitrary() -> impl Strategy<Value = Json> {
         let leaf = prop_oneof![
-            Just(Value::Null),
-            any::<bool>().prop_map(Value::from),
-            any::<i64>().prop_map(Value::from),
-            any::<i32>().prop_map(|n| Value::from(f64::from(n) / 8.0)),
-            any::<String>().prop_map(Value::from),
+            Just(Json::Null),
+            any::<bool>().prop_map(Json::from),
+            any::<i64>().prop_map(Json::from),
+            any::<i32>().prop_map(|n| Json::from(f64::from(n) / 8.0)),
+            any::<String>().prop_map(Json::from),
         ];
         leaf.prop_recursive(4, 32, 4, |inner| {
             prop_oneof![
-                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
-                prop::collection::btree_map(any::<String>(), inner, 0..4)
-                    .prop_map(Value::from_iter),
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Json::from),
+                prop::collection::btree_map(any::<String>(), inner, 0..4).prop_map(Json::from_iter),
             ]
         })
     }
 
     proptest! {
+        /// The judge is the comparison of numbers that are kept as text.
+        #[test]
+        fn numbers_keep_their_value_and_sign(
+            text in r"-?(0|[1-9][0-9]{0,30})(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,3})?",
+        ) {
+            let number = |text: &str| Value::Number(Number::new(text.to_owned()).unwrap());
+            let read = json(&text).unwrap();
+            prop_assert_eq!(number(&read), number(&text));
+            if text.contains('-') && text.contains(['.', 'e', 'E']) {
+                prop_assert_eq!(read.starts_with('-'), text.starts_with('-'));
+            }
+            let float = written(|out| Type::Float.write(&text, 0, out));
+            if text.parse().is_ok_and(f64::is_finite) {
+                prop_assert_eq!(number(&float.unwrap()), number(&text));
+            } else {
+                prop_assert!(float.is_err());
+            }
+        }
+
         #[test]
         fn every_value_of_serde_json_is_read(value in arbitrary()) {
             let read = json(&value.to_string()).unwrap();
-            prop_assert_eq!(serde_json::from_str::<Value>(&read).unwrap(), value);
+            prop_assert_eq!(serde_json::from_str::<Json>(&read).unwrap(), value);
         }
 
         #[test]
         fn same_texts_are_valid_as_for_serde_json(text in r#"[\[\]{}:,"\\0-9a-fu.eE+ -]{0,12}"#) {
-            let expected = serde_json::from_str::<Value>(&text);
+            let expected = serde_json::from_str::<Json>(&text);
             if let Err(error) = &expected {
                 // `parse` keeps a number that is out of range as text.
                 prop_assume!(!error.to_string().contains("out of range"));
