@@ -3,7 +3,7 @@
 
 use std::{future::pending, path::PathBuf, time::Duration};
 
-use serde_json::Value;
+use tremor_pdk::Value;
 
 use crate::{
     clock::Clock,
@@ -22,7 +22,7 @@ struct Watched {
     config: Config,
     folder: PathBuf,
     /// The configuration at the last reading.
-    last: Value,
+    last: Value<'static>,
     /// `true` if a file could not be read at the last reading.
     is_unreadable: bool,
 }
@@ -53,7 +53,7 @@ fn connectors(flow: &Flow) -> impl Iterator<Item = Watched> {
         connector: connector.name.value.clone(),
         config: connector.component.config.clone(),
         folder: flow.folder().to_owned(),
-        last: connector.component.config.value().clone(),
+        last: connector.component.config.exact().clone(),
         is_unreadable: false,
     })
 }

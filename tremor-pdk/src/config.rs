@@ -2,7 +2,10 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use serde_json::{Map, Value};
+use tremor_abi::{
+    document::reader,
+    value::{Value, to_value},
+};
 
 use crate::{Error, Result};
 
@@ -11,17 +14,19 @@ use crate::{Error, Result};
 #[serde(deny_unknown_fields)]
 pub struct NoConfig {}
 
-/// Converts a configuration. A missing configuration is treated as an empty configuration.
+/// Converts a configuration. A missing configuration is treated as an empty configuration. In a field of the type
+/// [`Value`], each number keeps its value, and each object the order of its keys. A field of another type gets the
+/// nearest float of a number that no 64-bit integer or float represents exactly.
 ///
 /// # Errors
 /// Returns an error of the kind configuration with the key, the value that was found and the value that was expected.
 /// The host adds the name of the component.
 pub fn read<C: DeserializeOwned>(config: impl Serialize) -> Result<C> {
-    let config = match serde_json::to_value(config).map_err(Error::configuration)? {
-        Value::Null => Value::Object(Map::new()),
+    let config = match to_value(&config).map_err(Error::configuration)? {
+        Value::Null => Value::object(),
         config => config,
     };
-    serde_path_to_error::deserialize(config).map_err(|error| {
+    serde_path_to_error::deserialize(reader(config.view())).map_err(|error| {
         let key = error.path().to_string();
         let error = Error::configuration(error.into_inner());
         // The path `.` stands for the whole configuration, so there is no key to name.
@@ -33,6 +38,7 @@ pub fn read<C: DeserializeOwned>(config: impl Serialize) -> Result<C> {
 mod tests {
     use serde::Deserialize;
     use serde_json::{Value, json};
+    use tremor_abi::{literal, value::Number};
 
     use super::read;
 
@@ -56,6 +62,26 @@ mod tests {
         assert_eq!(error(json!({ "addresses": [{}] })), "`addresses[0]`: missing field `port`");
         assert!(error(json!({ "adresses": [] })).contains("expected `addresses`"));
         assert_eq!(error(json!(true)), "invalid type: boolean `true`, expected struct Config");
+    }
+
+    #[test]
+    fn constants_keep_their_numbers_and_the_order_of_keys() {
+        #[derive(Deserialize)]
+        struct Constant {
+            value: tremor_abi::value::Value<'static>,
+            rate: f64,
+        }
+        let number = |text: &'static str| {
+            tremor_abi::value::Value::Number(Number::new(text).expect("a JSON number"))
+        };
+        let pi = number("3.14159265358979323846");
+        let config = literal!({
+            "value": { "b": pi.clone(), "a": number("1e400"), "c": [1, 2.0] }, "rate": pi,
+        });
+        let Constant { value, rate } = read(&config).unwrap();
+        let expected = r#"{"b":3.14159265358979323846,"a":1e400,"c":[1,2.0]}"#;
+        assert_eq!(value.to_string(), expected);
+        assert!((rate - std::f64::consts::PI).abs() < f64::EPSILON);
     }
 
     #[test]

@@ -87,7 +87,7 @@ pub use tremor_abi::{
         MetadataFields, Origin, Output, Part, RemainingInput, SelectionError, StreamKey, Verdict,
     },
     connector::Sides,
-    document::{Document, Key, MAX_DEPTH, Shape, ValueRef, Writer},
+    document::{Document, Exact, Key, MAX_DEPTH, Shape, ValueRef, Writer, scaled},
     error::{ErrorKind, ErrorPolicy, PluginError as Error},
     literal, lock,
     value::{Number, Object, Path, PathError, Value},

@@ -14,7 +14,7 @@ use tremor_abi::{host::HostHandle, metadata::Record};
 pub use crate::config::read;
 use crate::{
     Codec, Component, Connector, Operator, Postprocessor, Preprocessor, Result, Sink, Source,
-    Splitter, StreamSplitter, component,
+    Splitter, StreamSplitter, Value, component,
     driver::{CodecDriver, ConnectorDriver},
     dynamic::{DynCodec, DynConnector},
     only::{IsSink, IsSource, Only},
@@ -60,7 +60,7 @@ pub enum Make {
 }
 
 /// A function that creates an instance.
-pub type Create<T> = fn(&str, &Json, HostHandle) -> Result<Box<T>>;
+pub type Create<T> = fn(&str, &Value<'static>, HostHandle) -> Result<Box<T>>;
 
 /// Returns the JSON Schema of a configuration type.
 pub fn config_schema<C: JsonSchema>() -> Option<Json> {

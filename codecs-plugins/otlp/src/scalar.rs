@@ -211,11 +211,11 @@ impl Kind {
 }
 
 fn signed(value: ValueRef<'_>) -> Option<i64> {
-    value.as_i64().or_else(|| value.as_str()?.parse().ok())
+    value.whole().map_or_else(|| value.as_str()?.parse().ok(), |it| i64::try_from(it).ok())
 }
 
 fn unsigned(value: ValueRef<'_>) -> Option<u64> {
-    value.as_u64().or_else(|| value.as_str()?.parse().ok())
+    value.whole().map_or_else(|| value.as_str()?.parse().ok(), |it| u64::try_from(it).ok())
 }
 
 fn double(value: ValueRef<'_>) -> Option<f64> {

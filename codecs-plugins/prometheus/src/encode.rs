@@ -274,7 +274,8 @@ fn float(value: ValueRef<'_>) -> Result<f64> {
 }
 
 fn time(value: ValueRef<'_>) -> Result<i64> {
-    value.as_i64().ok_or_else(|| wrong("ns since the Unix epoch as `timestamp`", value, ""))
+    let time = value.whole().and_then(|time| i64::try_from(time).ok());
+    time.ok_or_else(|| wrong("ns since the Unix epoch as `timestamp`", value, ""))
 }
 
 fn escape(raw: &str, has_quotes: bool, text: &mut String) {

@@ -1,5 +1,7 @@
 //! Numbers and times in the syntax of the format.
 
+use tremor_pdk::scaled;
+
 use crate::config::Format;
 
 /// Parses a value: a float, `NaN`, `+Inf` or `-Inf`.
@@ -21,42 +23,13 @@ pub(crate) fn value_text(value: f64) -> String {
     }
 }
 
-/// Parses a time to ns since the Unix epoch: ms in the text format, seconds with a fraction in `OpenMetrics`.
+/// Parses a time to ns since the Unix epoch: ms in the text format, seconds with a fraction in `OpenMetrics`. Digits
+/// below one nanosecond are ignored.
 pub(crate) fn timestamp(text: &str, format: Format) -> Option<i64> {
     match format {
         Format::Text => text.parse::<i64>().ok()?.checked_mul(1_000_000),
-        Format::OpenMetrics => seconds(text),
+        Format::OpenMetrics => i64::try_from(scaled(text, 9)?).ok(),
     }
-}
-
-/// Parses a number of seconds to ns. A number without an exponent is converted exactly, except that digits after the
-/// ninth decimal are truncated.
-fn seconds(text: &str) -> Option<i64> {
-    let (negative, digits) = match text.strip_prefix('-') {
-        Some(digits) => (true, digits),
-        None => (false, text.strip_prefix('+').unwrap_or(text)),
-    };
-    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-    let are_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    if whole.is_empty() && fraction.is_empty() {
-        return None;
-    }
-    if !are_digits(whole) || !are_digits(fraction) {
-        return with_exponent(text);
-    }
-    let mut ns = if whole.is_empty() { 0 } else { whole.parse::<i128>().ok()? };
-    for position in 0..9 {
-        let digit = fraction.as_bytes().get(position).map_or(0, |digit| digit - b'0');
-        ns = ns.checked_mul(10)?.checked_add(digit.into())?;
-    }
-    i64::try_from(if negative { -ns } else { ns }).ok()
-}
-
-#[allow(clippy::cast_possible_truncation)] // the float is compared with the limits of `i64`
-fn with_exponent(text: &str) -> Option<i64> {
-    let ns = (text.parse::<f64>().ok()? * 1e9).round();
-    // The number 2^63 can be represented as a float; the largest `i64` cannot.
-    (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&ns).then_some(ns as i64)
 }
 
 /// Returns the text of a time. In the text format, fractions of a ms are truncated.
@@ -109,6 +82,10 @@ mod tests {
         assert_eq!(timestamp("1520879607.789", OpenMetrics), Some(1_520_879_607_789_000_000));
         assert_eq!(timestamp("-0.000000001", OpenMetrics), Some(-1));
         assert_eq!(timestamp("1.5e3", OpenMetrics), Some(1_500_000_000_000));
+        assert_eq!(
+            timestamp("1.520879607789123457e9", OpenMetrics),
+            Some(1_520_879_607_789_123_457)
+        );
         for text in ["", ".", "1.5", "99999999999999", "NaN", "1e3"] {
             assert_eq!(timestamp(text, Text), None, "{text}");
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tremor_pdk::Writer;
+use tremor_pdk::{Exact, Writer};
 
 use crate::stop::Stop;
 
@@ -32,8 +32,8 @@ impl Type {
                 (_, Ok(number)) => out.u64(number),
                 _ => return Err(Stop::new(at, "an integer of at most 64 bits")),
             },
-            Self::Float => match text.parse() {
-                Ok(number) if f64::is_finite(number) => out.f64(number),
+            Self::Float => match Exact::float(text) {
+                Some(number) if text.parse().is_ok_and(f64::is_finite) => out.exact(&number),
                 _ => return Err(Stop::new(at, "a number within the range of floats")),
             },
             Self::Boolean => match text {
@@ -91,6 +91,12 @@ mod tests {
             (Type::Integer, "+7", "7"),
             (Type::Float, "1e3", "1000.0"),
             (Type::Float, "-0.5", "-0.5"),
+            (Type::Float, "5", "5.0"),
+            (Type::Float, "-0", "-0.0"),
+            (Type::Float, "+.5", "0.5"),
+            (Type::Float, "3.14159265358979323846", "3.14159265358979323846"),
+            (Type::Float, "9007199254740993", "9007199254740993"),
+            (Type::Float, "4.9e-325", "4.9e-325"),
             (Type::Boolean, "true", "true"),
             (Type::Boolean, "false", "false"),
         ] {

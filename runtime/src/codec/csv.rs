@@ -35,29 +35,5 @@ pub(super) fn is_blank(message: &[u8]) -> bool {
     matches!(without_signature(message), b"" | b"\n" | b"\r\n" | b"\r")
 }
 
-/// Returns whether `text` is a number in JSON syntax.
-pub(super) fn is_number(text: &str) -> bool {
-    fn digits(text: &[u8]) -> &[u8] {
-        let count = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        &text[count..]
-    }
-    let bytes = text.as_bytes();
-    let rest = match bytes.strip_prefix(b"-").unwrap_or(bytes) {
-        [b'0', rest @ ..] => rest,
-        [b'1'..=b'9', rest @ ..] => digits(rest),
-        _ => return false,
-    };
-    let rest = match rest {
-        [b'.', b'0'..=b'9', rest @ ..] => digits(rest),
-        rest => rest,
-    };
-    match rest {
-        [] | [b'e' | b'E', b'0'..=b'9'] => true,
-        [b'e' | b'E', b'+' | b'-', b'0'..=b'9', rest @ ..]
-        | [b'e' | b'E', b'0'..=b'9', rest @ ..] => digits(rest).is_empty(),
-        _ => false,
-    }
-}
-
 #[cfg(test)]
 mod tests;

@@ -20,7 +20,7 @@
 //! For encoding, `_` is put before the names of other keys. The fields of a nested object have names such as
 //! `_http_status`. GELF allows only text and numbers as values of additional fields: truth values become text, arrays
 //! become text that contains JSON, and `null` is omitted. A name with other characters than ASCII letters and digits,
-//! `_`, `.` and `-` is bad data, and so is `_id`, which the format reserves.
+//! `_`, `.` and `-` is bad data, and so are `_id`, which the format reserves, and two fields with the same name.
 
 mod encode;
 mod timestamp;

@@ -19,7 +19,7 @@
 //!
 //! For encoding, a tag may also be a number or a truth value, which becomes text. A tag or field that is `null` is
 //! omitted. Text that the protocol cannot escape is bad data: line feeds outside of the text of a field, a backslash at
-//! the end of a name or tag, and a measurement that starts with `#`.
+//! the end of a name or tag, and a measurement that starts with `#` or a byte order mark.
 //!
 //! Some data changes in a round trip. An unsigned integer below 2⁶³ is written as a signed one (`1u` becomes `1i`),
 //! because most servers support only signed integers. If a tag or field occurs twice, only the last one remains.

@@ -17,8 +17,9 @@
 //! | `typed` | `true` if values without quotes that look like JSON numbers, `true`, `false` and `null` are read as such; default `false` |
 //!
 //! For encoding, values are written as in JSON, and text is quoted if necessary. The fields of a nested object get keys
-//! such as `http.status`, and the elements of an array keys such as `tags.0`. Binary data is bad data, and so are keys
-//! that logfmt cannot write: empty keys, and keys with white space, control characters, `=` or quotes.
+//! such as `http.status`, and the elements of an array keys such as `tags.0`. Binary data is bad data, and so are two
+//! fields with the same key, and keys that logfmt cannot write: empty keys, keys with white space, control characters,
+//! `=` or quotes, and a first key that starts with a byte order mark.
 //!
 //! Some values change in a round trip: without `typed`, all values become text; nested objects and arrays become fields
 //! with longer keys, and are lost if they are empty.

@@ -39,6 +39,7 @@ mod copied;
 pub mod csv;
 mod duplicates;
 mod error;
+mod flattened;
 pub mod gelf;
 pub mod influx;
 pub mod json;

@@ -1,11 +1,12 @@
 use super::{Bytes, Codec, Nodes, Span};
 use crate::components;
+use proptest::prelude::*;
 use serde_json::json;
 use tremor_abi::literal;
 use tremor_abi::value::Value;
 use tremor_abi::{
     batch::HostBatch,
-    document::{Document, Writer},
+    document::{Document, Exact, Writer},
 };
 use tremor_pdk::Batch;
 
@@ -66,6 +67,72 @@ pub(super) fn encode_json_with(
     let value: Value<'_> = serde_json::from_value(value.clone()).expect("a value");
     let codec = components::codec(name, config).expect("a codec");
     encode_with(&codec, &value).map(|message| String::from_utf8(message).expect("text"))
+}
+
+/// Returns the text of a number in JSON.
+fn exact_text(number: &Exact<'_>) -> String {
+    let (mut bytes, mut nodes) = (Bytes::new(), Nodes::new());
+    let mut writer = Writer::new(&mut bytes, &mut nodes);
+    writer.exact(number);
+    let root = writer.finish().expect("a value");
+    Document::new(&bytes, &nodes).root(root).to_string()
+}
+
+/// Returns the value of a JSON text.
+fn value_of(text: &str) -> Value<'static> {
+    let (mut bytes, mut nodes) = (Bytes::from_slice(text.as_bytes()), Nodes::new());
+    let span = Span { start: 0, len: u32::try_from(text.len()).expect("a short text") };
+    let root = codec("json").decoder().decode(&mut bytes, span, &mut nodes).expect("JSON");
+    Document::new(&bytes, &nodes).root(root).to_value()
+}
+
+/// Generates the texts of numbers: with few and with many digits, at the limits of integers and floats, and beyond.
+fn number() -> impl Strategy<Value = String> {
+    let limits = [
+        "-0",
+        "-0.0",
+        "9223372036854775807",
+        "-9223372036854775808",
+        "18446744073709551615",
+        "18446744073709551616",
+        "-9223372036854775809",
+        "9007199254740993.0",
+        "1.7976931348623157e308",
+        "5e-324",
+        "4.9e-325",
+        "1e400",
+    ];
+    prop_oneof![
+        prop::sample::select(limits.to_vec()).prop_map(str::to_owned),
+        "-?(0|[1-9][0-9]{0,30})(\\.[0-9]{1,30})?([eE][+-]?[0-9]{1,3})?",
+    ]
+}
+
+proptest! {
+    /// A number that is read, written and read again is the same number in each format, with its sign.
+    #[test]
+    fn numbers_are_read_as_they_were_written(text in number()) {
+        let exact = Exact::new(&text).expect("a number");
+        let number = exact_text(&exact);
+        let is_finite = text.parse().is_ok_and(f64::is_finite);
+        for (name, config, before, after) in [
+            ("json", json!(null), "[", "]"),
+            ("csv", json!({ "numbers": true }), "[", "]"),
+            ("logfmt", json!({ "typed": true }), r#"{"n":"#, "}"),
+            ("gelf", json!(null), r#"{"version":"1.1","host":"h","short_message":"m","_n":"#, "}"),
+            ("influx", json!(null), r#"{"measurement":"m","tags":{},"fields":{"n":"#, "}}"),
+        ] {
+            if name == "influx" && !is_finite {
+                continue;
+            }
+            let expected = format!("{before}{number}{after}");
+            let value = value_of(&expected);
+            let written = encode_with(&components::codec(name, &config).expect("a codec"), &value);
+            let written = written.expect("a message");
+            let read = decode_with(name, &config, &written);
+            prop_assert_eq!(read, Ok(expected), "{} {:?}", name, String::from_utf8_lossy(&written));
+        }
+    }
 }
 
 #[test]

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::Value as Config;
-use tremor_pdk::{Error, ErrorPolicy, Postprocessor, Preprocessor, Result};
+use tremor_pdk::{Error, ErrorPolicy, Postprocessor, Preprocessor, Result, Value};
 
 use super::{
     BuiltIn, Components,
@@ -78,7 +77,7 @@ impl Parts for FlowParts<'_> {
             Some(Chosen::Plugin(component)) => {
                 let factory = self.component(Kind::Codec, component)?;
                 let (config, host) =
-                    (component.config.value().clone(), self.host(&connector.name.value, component));
+                    (component.config.exact().clone(), self.host(&connector.name.value, component));
                 let make = Box::new(move || factory.codec(&config, &host(None)));
                 let (calls, connector) = (self.calls.clone(), connector.name.value.clone());
                 let part = part(Kind::Codec, component);
@@ -96,7 +95,7 @@ impl Parts for FlowParts<'_> {
     ) -> Result<OperatorInstance, flow::Diagnostic> {
         let factory = self.component(Kind::Operator, component)?;
         let wrong = |error: Error| wrong(self.flow, Kind::Operator, component, &error);
-        let config = component.config.value().clone();
+        let config = component.config.exact().clone();
         let host = self.host(pipeline, component);
         let make = Arc::new(move || factory.operator(&config, &host(None)));
         let is_built_in = BuiltIn::find(Kind::Operator, &component.name.value).is_some();
@@ -224,7 +223,7 @@ impl FlowParts<'_> {
         kind: Kind,
         component: &Component,
         connector: &str,
-        make: fn(&ComponentFactory, &Config, &Arc<HostContext>) -> Result<T>,
+        make: fn(&ComponentFactory, &Value<'static>, &Arc<HostContext>) -> Result<T>,
         record: fn(&Watched, T) -> T,
     ) -> Result<impl Fn() -> Result<T> + Send + Sync + 'static, flow::Diagnostic>
     where
@@ -233,7 +232,7 @@ impl FlowParts<'_> {
         let factory = self.component(kind, component)?;
         let watched = self.watched(kind, component, connector);
         let host = self.host(connector, component);
-        let config = component.config.value().clone();
+        let config = component.config.exact().clone();
         Ok(move || make_recorded(watched.as_ref(), || make(&factory, &config, &host(None)), record))
     }
 

@@ -93,8 +93,8 @@ impl KeyBuffer {
         }
         match value.shape() {
             Shape::Bool(value) => self.bytes.push(if value { TRUE } else { FALSE }),
-            Shape::F64(float) => self.float(float),
-            Shape::Number(text) => self.number_text(text),
+            Shape::F64(float) => self.form(NumberForm::of_float(float)),
+            Shape::Number(text) => self.form(NumberForm::new(text)),
             Shape::String(text) => self.data(TEXT, text.as_bytes()),
             Shape::Bytes(data) => self.data(BINARY, data),
             Shape::Array(array) if depth > 0 => {
@@ -116,39 +116,16 @@ impl KeyBuffer {
         }
     }
 
-    /// Appends a number that is stored as text. If there is an equal integer or float, the result is the key of that
-    /// integer or float.
-    fn number_text(&mut self, text: &str) {
-        match NumberForm::new(text) {
+    /// Appends a number. Numbers of equal value have the same form.
+    fn form(&mut self, form: NumberForm) {
+        match form {
             NumberForm::Integer(value) => match (i64::try_from(value), u64::try_from(value)) {
                 (Ok(value), _) => self.number(INTEGER, value.cast_unsigned()),
                 (_, Ok(value)) => self.number(LARGE_INTEGER, value),
-                _ => self.data(DECIMAL, text.as_bytes()),
+                _ => self.data(DECIMAL, value.to_string().as_bytes()),
             },
-            NumberForm::Float(value) => self.float(value),
+            NumberForm::Float(value) => self.number(FLOAT, value.to_bits()),
             NumberForm::Decimal(text) => self.data(DECIMAL, text.as_bytes()),
-        }
-    }
-
-    /// Appends a float. If the float is a whole number, the result is the key of that integer.
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "bounds are checked"
-    )]
-    fn float(&mut self, float: f64) {
-        // 2^63 and 2^64. Floats represent both limits exactly.
-        const I64_END: f64 = 9_223_372_036_854_775_808.0;
-        const U64_END: f64 = 18_446_744_073_709_551_616.0;
-        if !float.is_finite() || float.fract().abs() > 0.0 {
-            let bits = if float.is_nan() { f64::NAN } else { float }.to_bits();
-            self.number(FLOAT, bits);
-        } else if (-I64_END..I64_END).contains(&float) {
-            self.number(INTEGER, (float as i64).cast_unsigned());
-        } else if (0.0..U64_END).contains(&float) {
-            self.number(LARGE_INTEGER, float as u64);
-        } else {
-            self.number(FLOAT, float.to_bits());
         }
     }
 }
@@ -196,6 +173,12 @@ mod tests {
             literal!(1e300),
             number("1.0"),
             number("15e-1"),
+            number("1.50"),
+            literal!(0.1),
+            number("0.10"),
+            number("0.1000000000000000055511151231257827"),
+            literal!(9_223_372_036_854_776_000_u64),
+            number("9223372036854776e3"),
             number("18446744073709551616"),
             number("18446744073709551617"),
             number("18446744073709551617.0"),

@@ -7,6 +7,7 @@ mod dedupe;
 mod field;
 mod filter;
 mod key;
+mod ordered;
 mod passthrough;
 mod route;
 mod sample;

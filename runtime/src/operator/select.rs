@@ -1,11 +1,11 @@
 //! The operator `select`, which keeps, drops and renames fields.
 
-use std::collections::BTreeMap;
-
 use tremor_abi::{batch::Selection, value::PathError};
 use tremor_pdk::{
     Batch, Component, ComponentContext, Error, Operator, Output, Path, Result, Verdict,
 };
+
+use super::ordered::Ordered;
 
 /// Keeps, drops and renames fields of events that are objects, in this order. A field is given by the keys that
 /// lead to it, such as `host.name`.
@@ -18,7 +18,7 @@ pub(crate) struct Config {
     drop: Vec<String>,
     /// New names of fields by their current names. These fields need not be among those that are kept.
     #[serde(default)]
-    rename: BTreeMap<String, String>,
+    rename: Ordered<String>,
 }
 
 pub(crate) struct Select(Selection);
@@ -37,13 +37,14 @@ impl Component for Select {
         let paths = |key: &str, texts: &[String]| {
             texts.iter().map(|text| path(key, text)).collect::<Result<Vec<_>>>()
         };
-        if config.keep.is_none() && config.drop.is_empty() && config.rename.is_empty() {
+        let rename = &config.rename.0;
+        if config.keep.is_none() && config.drop.is_empty() && rename.is_empty() {
             let message = "expected at least one of `keep`, `drop` and `rename`, found none";
             return Err(Error::configuration(message));
         }
         let keep = config.keep.map(|keep| paths("keep", &keep)).transpose()?;
         let drop = paths("drop", &config.drop)?;
-        let rename = config.rename.iter();
+        let rename = rename.iter();
         let rename = rename.map(|(from, to)| Ok((path("rename", from)?, path("rename", to)?)));
         let rename = rename.collect::<Result<Vec<_>>>()?;
         let selection = Selection::new(keep.as_deref(), &drop, &rename);
@@ -79,6 +80,7 @@ mod tests {
             json!({ "x": 1 }),
         ];
         let ran = Bench::new("select", config).process(batch(&events));
+        // A literal of JSON has sorted keys.
         let first = r#"{"host":{"os":"o"},"level":1,"hostname":"n","message":"m"}"#;
         assert_eq!(ran.out, [first, "{}"]);
     }

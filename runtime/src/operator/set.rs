@@ -4,11 +4,7 @@ use std::ops::Range;
 
 use rustix::system::uname;
 use serde::{Deserialize, Deserializer};
-use serde_json::Value as Json;
-use tremor_abi::{
-    batch::{Edits, FieldWriter, HostBatch, Part},
-    value::to_value,
-};
+use tremor_abi::batch::{Edits, FieldWriter, HostBatch, Part};
 use tremor_pdk::{
     Batch, Component, ComponentContext, Error, EventMut, Operator, Output, Result, Value, Verdict,
 };
@@ -30,7 +26,8 @@ struct Edit {
     field: Option<Field>,
     /// Constant of any type.
     #[serde(default, deserialize_with = "given")]
-    value: Option<Json>,
+    #[schemars(with = "Option<serde_json::Value>")]
+    value: Option<Value<'static>>,
     /// Field whose value is copied.
     copy: Option<Field>,
     /// Text with the values of fields in braces.
@@ -70,8 +67,10 @@ enum Missing {
 }
 
 /// Deserialises a value in such a way that `value: null` differs from a missing key.
-fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Json>, D::Error> {
-    Json::deserialize(deserializer).map(Some)
+pub(super) fn given<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Value<'static>>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
 }
 
 const SOURCES: &str = "`value`, `copy`, `template`, `now` or `hostname`";
@@ -108,11 +107,7 @@ impl Edit {
 
     fn source(&self) -> Result<Option<Source>> {
         let mut sources = Vec::new();
-        if let Some(value) = &self.value {
-            let value = to_value(value)
-                .map_err(|error| Error::configuration(format_args!("`value`: {error}")))?;
-            sources.push(Source::Constant(value));
-        }
+        sources.extend(self.value.clone().map(Source::Constant));
         sources.extend(self.copy.clone().map(Source::Copy));
         sources.extend(self.template.clone().map(Source::Template));
         sources.extend(self.now.map(Source::Now));

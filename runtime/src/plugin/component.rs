@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use serde::Serialize;
 use tremor_abi::{
     batch::{Claims, HostBatch, HostOutput, Mark},
     component::{RawCodecBox, RawOperatorBox, RawPostprocessorBox, RawPreprocessorBox},
@@ -45,7 +46,7 @@ macro_rules! constructors {
         /// Errors of the component's constructor, usually of kind configuration; kind panicked if it panicked.
         pub fn $kind(
             &self,
-            config: &serde_json::Value,
+            config: &impl Serialize,
             host: &impl InstanceHost,
         ) -> Result<Box<$made>> {
             match &self.make {
@@ -55,7 +56,7 @@ macro_rules! constructors {
                     Ok(Box::new($loaded))
                 }
                 Make::Linked(LinkedComponent { make: linked::Make::$linked(make), .. }) => {
-                    make(host.name(), config, host.handle())
+                    make(host.name(), &to_value(config)?, host.handle())
                 }
                 Make::Linked(other) => Err(other_kind(other)),
             }
@@ -113,7 +114,7 @@ impl ComponentFactory {
     pub(crate) fn check(
         &self,
         kind: &str,
-        config: &serde_json::Value,
+        config: &impl Serialize,
         host: &Arc<HostContext>,
     ) -> Result<InstanceInfo> {
         let ports = match kind {

@@ -69,7 +69,7 @@ impl ConnectorFactory {
     /// internal if the properties that the connector reports are invalid.
     pub fn create(
         &self,
-        config: &serde_json::Value,
+        config: &impl Serialize,
         host: &impl InstanceHost,
     ) -> Result<Box<dyn DynConnector>> {
         match &self.0 {
@@ -81,7 +81,7 @@ impl ConnectorFactory {
                 Ok(Box::new(LoadedConnector { raw, codec, sides }))
             }
             Make::Linked(LinkedComponent { make: linked::Make::Connector(make), .. }) => {
-                make(host.name(), config, host.handle())
+                make(host.name(), &to_value(config)?, host.handle())
             }
             Make::Linked(other) => Err(other_kind(other)),
         }
@@ -134,7 +134,7 @@ pub(super) fn other_kind(linked: &LinkedComponent) -> PluginError {
 }
 
 /// Converts a configuration to the value that plugins receive.
-pub(super) fn to_value(config: &serde_json::Value) -> Result<Value<'static>> {
+pub(super) fn to_value(config: &impl Serialize) -> Result<Value<'static>> {
     value::to_value(config).map_err(|error| PluginError::configuration(format!("config: {error}")))
 }
 

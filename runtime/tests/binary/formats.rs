@@ -62,6 +62,90 @@ fn file_name_extension_selects_compression() {
 }
 
 #[test]
+fn numbers_of_each_format_keep_their_value() {
+    let lines = [
+        (
+            "csv: { numbers: true }",
+            "-0,3.14159265358979323846,18446744073709551616,1e400",
+            "-0.0,3.14159265358979323846,18446744073709551616,1e400",
+        ),
+        (
+            "logfmt: { typed: true }",
+            "a=-0 b=3.14159265358979323846 c=1e400 d=1.0",
+            "a=-0.0 b=3.14159265358979323846 c=1e400 d=1.0",
+        ),
+        (
+            "influx: {}",
+            "m a=-0,b=3.14159265358979323846,c=1.,d=18446744073709551615u,e=9007199254740993 1",
+            "m a=-0.0,b=3.14159265358979323846,c=1.0,d=18446744073709551615u,e=9007199254740993 1",
+        ),
+    ];
+    for (codec, line, expected) in lines {
+        let flow = copy(
+            &format!(
+                "preprocessors: [lines], codec: {{ {codec} }}, config: {{ path: in, mode: read }}"
+            ),
+            &format!(
+                "postprocessors: [lines], codec: {{ {codec} }}, config: {{ path: out, mode: write }}"
+            ),
+        );
+        let scene = Scene::new(&flow).write("in", format!("{line}\n").as_bytes());
+        scene.run().expect(0, &["1 events in, 1 out, 0 dead-lettered"]);
+        assert_eq!(scene.read("out"), format!("{expected}\n"));
+    }
+}
+
+/// A receiver would use one of the two fields, and the other one would be lost.
+#[test]
+fn event_with_two_fields_of_one_key_goes_to_err() {
+    let events = r#"{"host":"h","short_message":"m","user":1,"_user":2}
+{"host":"h","short_message":"m","a.b":1,"a":{"b":2}}
+{"host":"h","short_message":"m","a_b":1,"a":{"b":2}}
+{"host":"h","short_message":"m","a":{"b":2,"c":3}}
+"#;
+    for (codec, keys) in [("gelf", ["_user", "_a_b"].as_slice()), ("logfmt", &["a.b"])] {
+        let flow = copy(
+            "preprocessors: [lines], codec: json, config: { path: in, mode: read }",
+            &format!(
+                "postprocessors: [lines], codec: {codec}, config: {{ path: out, mode: write }}"
+            ),
+        );
+        let scene = Scene::new(&flow).write("in", events.as_bytes());
+        let count = 4 - keys.len();
+        scene
+            .run()
+            .expect(0, &[&format!("4 events in, {count} out, {} dead-lettered", keys.len())]);
+        for (letter, key) in dead(&scene).iter().zip(keys) {
+            let expected =
+                format!("expected different keys, found two fields whose key is `{key}`");
+            assert!(letter["error"].to_string().contains(&expected), "{letter}");
+        }
+    }
+}
+
+#[test]
+fn csv_fields_that_look_like_nothing_are_kept() {
+    let flow = |input: &str, output: &str, from: &str, to: &str| {
+        copy(
+            &format!(
+                "preprocessors: [lines], codec: {input}, config: {{ path: {from}, mode: read }}"
+            ),
+            &format!(
+                "postprocessors: [lines], codec: {output}, config: {{ path: {to}, mode: write }}"
+            ),
+        )
+    };
+    let events = "[\"\u{feff}\"]\n[\"\"]\n[\"\u{feff}a\",\"\"]\n";
+    let back = flow("csv", "json", "csv", "again").replace("path: dead", "path: dead2");
+    let scene = Scene::new(&flow("json", "csv", "in", "csv"))
+        .write("in", events.as_bytes())
+        .write("back.yaml", back.as_bytes());
+    scene.run().expect(0, &["3 events in, 3 out"]);
+    scene.tremor(&["run", "back.yaml"]).expect(0, &["3 events in, 3 out"]);
+    assert_eq!(scene.read("again"), events);
+}
+
+#[test]
 fn truncated_compressed_file_fails_flow_after_its_events() {
     let write = copy(
         "preprocessors: [lines], codec: json, config: { path: in, mode: read }",

@@ -49,6 +49,63 @@ fn route_ports_lead_to_their_links() {
 }
 
 #[test]
+fn numbers_compare_by_decimal_value() {
+    let operators = "{ type: route, config: { rules: [
+        { when: { field: '', equals: 3.14159265358979323846 }, port: pi },
+        { when: { field: '', one_of: [18446744073709551616, +.30000000000000000001] }, port: listed },
+        { when: { field: '', less: 0.1 }, port: less },
+        { when: { field: '', greater_or_equal: 9e99999 }, port: huge },
+        { when: { not: { field: '', equals: 0.5000000000000000000001, not: true } }, port: half },
+        ] } }, { type: dedupe, config: { by: [''], within: 1h } }";
+    let events = "3.141592653589793\n3.14159265358979323846\n314159265358979323846e-20\n18446744073709551615
+18446744073709551616\n0.30000000000000000001\n0.3\n0.0999999999999999999999\n0.1\n0.1000000000000000001
+1e100000\n0.5000000000000000000001\n0.10\n10e-2\n";
+    let scene = scene(operators, &["pi", "listed", "less", "huge", "half", "out"], events);
+    scene.run().expect(0, &["14 events in", "0 dead-lettered"]);
+    for (port, expected) in [
+        ("pi", "3.14159265358979323846\n314159265358979323846e-20\n"),
+        ("listed", "18446744073709551616\n0.30000000000000000001\n"),
+        ("less", "0.0999999999999999999999\n"),
+        ("huge", "1e100000\n"),
+        ("half", "0.5000000000000000000001\n"),
+        ("out", "3.141592653589793\n18446744073709551615\n0.3\n0.1\n0.1000000000000000001\n"),
+    ] {
+        assert_eq!(scene.read(port), expected, "{port}");
+    }
+}
+
+#[test]
+fn constants_and_new_fields_are_those_of_the_flow_file() {
+    let operators = "{ type: set, config: { edits: [
+            { field: z, value: { pi: 3.14159265358979323846, b: [1e400, 18446744073709551616], a: -0.0 } },
+            { field: m.y, copy: none }, { field: k, value: 1.50 }, { field: m.x, value: 5 },
+            { remove: [k.none, m.none] }] } },
+        { type: select, config: { rename: { n: z2, k: c, one: a } } }";
+    let scene = scene(operators, &["out"], "{\"one\":1,\"n\":2}\n");
+    scene.run().expect(0, &["1 events in, 1 out"]);
+    let expected = r#"{"z":{"pi":3.14159265358979323846,"b":[1e400,18446744073709551616],"a":-0.0},"m":{"x":5},"z2":2,"c":1.5,"a":1}"#;
+    assert_eq!(scene.read("out"), format!("{expected}\n"));
+}
+
+#[test]
+fn events_that_no_edit_changes_leave_as_they_came() {
+    let operators = "{ type: set, config: { edits: [
+            { remove: [none, a.b.c] }, { field: copy, copy: none.at.all }, { field: a, value: same },
+            { field: '%was', copy: a }] } },
+        { type: select, config: { drop: [none], rename: { none: some } } }";
+    let events = "{ \"a\" : \"s\\u0061me\", \"n\" : 1.10 }\n{ \"a\" : \"other\", \"n\" : 1.10 }\n";
+    let edited = scene(operators, &["out", "err"], events);
+    edited.run().expect(0, &["2 events in, 2 out, 0 dead-lettered"]);
+    let expected = "{ \"a\" : \"s\\u0061me\", \"n\" : 1.10 }\n{\"a\":\"same\",\"n\":1.1}\n";
+    assert_eq!(edited.read("out"), expected);
+    let operators =
+        "{ type: set, config: { edits: [{ remove: [none] }, { field: copy, copy: none }] } }";
+    let others = scene(operators, &["out"], "\"text\"\n[ 1 ]\nnull\n");
+    others.run().expect(0, &["3 events in, 3 out, 0 dead-lettered"]);
+    assert_eq!(others.read("out"), "\"text\"\n[ 1 ]\nnull\n");
+}
+
+#[test]
 fn excess_events_go_to_overflow_and_events_without_rate_to_err() {
     let operators = "{ type: bucket, config: { class: c, rate: r, window: 1h } },
         { type: select, config: { keep: [n] } }";

@@ -69,7 +69,8 @@ fn number(
 ) -> Result<Option<i64>> {
     let Some(path) = path else { return Ok(None) };
     let Some(value) = path.get(event) else { return Ok(None) };
-    let number = value.as_i64().filter(|it| (0..=most).contains(it));
+    let number =
+        value.whole().and_then(|it| i64::try_from(it).ok()).filter(|it| (0..=most).contains(it));
     let expected = format_args!("a whole number from 0 to {most}");
     number.map(Some).ok_or_else(|| path.wrong(name, expected, event))
 }

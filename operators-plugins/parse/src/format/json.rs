@@ -1,6 +1,6 @@
 //! JSON, as RFC 8259 defines it.
 
-use tremor_pdk::Writer;
+use tremor_pdk::{Exact, Writer};
 
 use crate::stop::Stop;
 
@@ -133,8 +133,7 @@ impl<'t> Reader<'t> {
         Ok(())
     }
 
-    /// Writes a number. An integer of more than 64 bits, and a number outside of the range of
-    /// floats, is kept as the text of the number.
+    /// Writes a number in the representation that keeps its value.
     fn number(&mut self, out: &mut Writer<'_>) -> Result<(), Stop> {
         let start = self.at;
         self.skip(b'-');
@@ -143,28 +142,16 @@ impl<'t> Reader<'t> {
         if self.text.as_bytes()[whole] == b'0' && self.at > whole + 1 {
             return Err(Stop::new(whole, "a number without zeros before it"));
         }
-        let mut is_whole = true;
         if self.skip(b'.') {
-            is_whole = false;
             self.digits()?;
         }
         if self.skip(b'e') || self.skip(b'E') {
-            is_whole = false;
             let _ = self.skip(b'+') || self.skip(b'-');
             self.digits()?;
         }
-        let text = &self.text[start..self.at];
-        if is_whole && text != "-0" {
-            match (text.parse(), text.parse()) {
-                (Ok(number), _) => out.i64(number),
-                (_, Ok(number)) => out.u64(number),
-                _ => out.number(text),
-            }
-        } else {
-            match text.parse() {
-                Ok(number) if f64::is_finite(number) => out.f64(number),
-                _ => out.number(text),
-            }
+        match Exact::new(&self.text[start..self.at]) {
+            Some(number) => out.exact(&number),
+            None => return Err(Stop::new(start, "a number")),
         }
         Ok(())
     }
@@ -259,9 +246,14 @@ impl<'t> Reader<'t> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use serde_json::Value;
+    use serde_json::Value as Json;
+    use tremor_pdk::{Number, Value};
 
-    use crate::{format::Parser, testing::parsed};
+    use crate::{
+        format::Parser,
+        testing::{parsed, written},
+        types::Type,
+    };
 
     fn json(text: &str) -> Result<String, String> {
         parsed(&mut Parser::Json(super::Json::default()), text)
@@ -280,6 +272,8 @@ mod tests {
             ("18446744073709551616", "18446744073709551616"),
             ("1e400", "1e400"),
             ("-0", "-0.0"),
+            ("[1.10,3.14159265358979323846]", "[1.1,3.14159265358979323846]"),
+            ("[4.9e-325,9007199254740993.0,5e-324]", "[4.9e-325,9007199254740993.0,5e-324]"),
         ] {
             assert_eq!(json(text).as_deref(), Ok(expected), "{text}");
         }
@@ -309,33 +303,51 @@ mod tests {
         assert!(json(&format!("{}{}", "[".repeat(512), "]".repeat(512))).is_ok());
     }
 
-    fn arbitrary() -> impl Strategy<Value = Value> {
+    fn arbitrary() -> impl Strategy<Value = Json> {
         let leaf = prop_oneof![
-            Just(Value::Null),
-            any::<bool>().prop_map(Value::from),
-            any::<i64>().prop_map(Value::from),
-            any::<i32>().prop_map(|n| Value::from(f64::from(n) / 8.0)),
-            any::<String>().prop_map(Value::from),
+            Just(Json::Null),
+            any::<bool>().prop_map(Json::from),
+            any::<i64>().prop_map(Json::from),
+            any::<i32>().prop_map(|n| Json::from(f64::from(n) / 8.0)),
+            any::<String>().prop_map(Json::from),
         ];
         leaf.prop_recursive(4, 32, 4, |inner| {
             prop_oneof![
-                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
-                prop::collection::btree_map(any::<String>(), inner, 0..4)
-                    .prop_map(Value::from_iter),
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Json::from),
+                prop::collection::btree_map(any::<String>(), inner, 0..4).prop_map(Json::from_iter),
             ]
         })
     }
 
     proptest! {
+        /// The judge is the comparison of numbers that are kept as text.
+        #[test]
+        fn numbers_keep_their_value_and_sign(
+            text in r"-?(0|[1-9][0-9]{0,30})(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,3})?",
+        ) {
+            let number = |text: &str| Value::Number(Number::new(text.to_owned()).unwrap());
+            let read = json(&text).unwrap();
+            prop_assert_eq!(number(&read), number(&text));
+            if text.contains('-') && text.contains(['.', 'e', 'E']) {
+                prop_assert_eq!(read.starts_with('-'), text.starts_with('-'));
+            }
+            let float = written(|out| Type::Float.write(&text, 0, out));
+            if text.parse().is_ok_and(f64::is_finite) {
+                prop_assert_eq!(number(&float.unwrap()), number(&text));
+            } else {
+                prop_assert!(float.is_err());
+            }
+        }
+
         #[test]
         fn every_value_of_serde_json_is_read(value in arbitrary()) {
             let read = json(&value.to_string()).unwrap();
-            prop_assert_eq!(serde_json::from_str::<Value>(&read).unwrap(), value);
+            prop_assert_eq!(serde_json::from_str::<Json>(&read).unwrap(), value);
         }
 
         #[test]
         fn same_texts_are_valid_as_for_serde_json(text in r#"[\[\]{}:,"\\0-9a-fu.eE+ -]{0,12}"#) {
-            let expected = serde_json::from_str::<Value>(&text);
+            let expected = serde_json::from_str::<Json>(&text);
             if let Err(error) = &expected {
                 // `parse` keeps a number that is out of range as text.
                 prop_assume!(!error.to_string().contains("out of range"));

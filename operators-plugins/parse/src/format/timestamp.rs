@@ -4,7 +4,7 @@ use jiff::{
     Timestamp as Time,
     fmt::{rfc2822, temporal::DateTimeParser},
 };
-use tremor_pdk::{Result, Writer};
+use tremor_pdk::{Exact, Result, Writer, scaled};
 
 use super::{strptime::Strptime, zone::Zone};
 use crate::{
@@ -100,26 +100,13 @@ fn out_of_range() -> Stop {
 }
 
 /// Reads the time since the Unix epoch in a unit of 10^-`power` seconds. The number may have a fraction, of which
-/// digits beyond nanoseconds are ignored.
+/// digits beyond nanoseconds are ignored, and an exponent.
 fn unix(text: &str, power: u32) -> Result<Time, Stop> {
-    let (digits, is_negative) =
-        text.strip_prefix('-').map_or((text, false), |digits| (digits, true));
-    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, "0"));
-    let is_number =
-        |digits: &str| !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
-    if !is_number(whole) || !is_number(fraction) {
+    if Exact::float(text).is_none() {
         return Err(Stop::new(0, "a number, which is a time since 1970"));
     }
-    let power = 9 - power;
-    let unit = 10_i128.pow(power);
-    let whole: i128 = whole.parse().map_err(|_| out_of_range())?;
-    let fraction = &fraction[..fraction.len().min(power as usize)];
-    let missing = power - u32::try_from(fraction.len()).unwrap_or(power);
-    let fraction = fraction.parse::<i128>().unwrap_or(0) * 10_i128.pow(missing);
-    let nanoseconds = whole.checked_mul(unit).and_then(|whole| whole.checked_add(fraction));
-    let nanoseconds = nanoseconds.ok_or_else(out_of_range)?;
-    Time::from_nanosecond(if is_negative { -nanoseconds } else { nanoseconds })
-        .map_err(|_| out_of_range())
+    let nanoseconds = scaled(text, 9 - power).ok_or_else(out_of_range)?;
+    Time::from_nanosecond(nanoseconds).map_err(|_| out_of_range())
 }
 
 #[cfg(test)]
@@ -173,6 +160,9 @@ mod tests {
             ("unix_ms", None, "1700000000123", "2023-11-14T22:13:20.123Z"),
             ("unix_us", None, "1700000000123456.7899", "2023-11-14T22:13:20.123456789Z"),
             ("unix_ns", None, "1700000000000000001", "2023-11-14T22:13:20.000000001Z"),
+            ("unix_ns", None, "1.49e18", "2017-03-20T08:53:20Z"),
+            ("unix_ms", None, "1.7000000000015e+12", "2023-11-14T22:13:20.0015Z"),
+            ("unix", None, "17e8", "2023-11-14T22:13:20Z"),
         ] {
             let mut config = json!({ "time_format": format });
             if let Some(zone) = zone {
@@ -285,7 +275,9 @@ mod tests {
             ("%F", "2024-07-15 x"),
             ("%F %z", "2024-07-15"),
             ("%b %e", "Feb 30"),
-            ("unix", "1e3"),
+            ("unix", "1e"),
+            ("unix", "1e300"),
+            ("unix", "1.2.3"),
             ("unix", ""),
             ("unix", "99999999999999999999999999999999999999999999"),
             ("unix", "99999999999999"),

@@ -72,6 +72,9 @@ fn result_that_is_not_an_object_replaces_its_field() {
     let config = json!({ "format": "timestamp", "time_format": "unix", "field": "row" });
     let text = value(config, &literal!({ "row": 7, "n": 1 }));
     assert_eq!(text.as_deref(), Ok(r#"{"n":1,"row":"1970-01-01T00:00:07Z"}"#));
+    let config = json!({ "format": "timestamp", "time_format": "unix_ns", "field": "row" });
+    let text = value(config, &literal!({ "row": 1.49e18 }));
+    assert_eq!(text.as_deref(), Ok(r#"{"row":"2017-03-20T08:53:20Z"}"#));
     let config = json!({ "format": "json", "field": "row" });
     let error = value(config, &literal!({ "row": "7" })).unwrap_err();
     assert!(error.contains("expected an object"), "{error}");

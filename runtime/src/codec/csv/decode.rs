@@ -1,8 +1,8 @@
 //! Decoding of records.
 
-use tremor_abi::document::{Writer, exact_float};
+use tremor_abi::document::{Exact, Writer, is_json_number};
 
-use super::{Options, is_blank, is_number};
+use super::{Options, is_blank};
 use crate::codec::{
     Error,
     copied::{signature_of, text},
@@ -141,18 +141,8 @@ impl Field<'_> {
 
 /// Writes a number, or text if the field is not a number.
 fn number(text: &str, writer: &mut Writer<'_>) {
-    if !is_number(text) {
-        return writer.str(text);
-    }
-    if let Ok(number) = text.parse::<i64>() {
-        writer.i64(number);
-    } else if let Ok(number) = text.parse::<u64>() {
-        writer.u64(number);
-    } else {
-        let is_integer = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
-        match exact_float(text).filter(|_| !is_integer) {
-            Some(float) => writer.f64(float),
-            None => writer.number(text),
-        }
+    match Exact::new(text).filter(|_| is_json_number(text.as_bytes())) {
+        Some(number) => writer.exact(&number),
+        None => writer.str(text),
     }
 }

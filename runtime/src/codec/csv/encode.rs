@@ -1,9 +1,9 @@
 //! Encoding of records.
 
-use tremor_abi::document::{Shape, ValueRef};
+use tremor_abi::document::{Shape, ValueRef, is_json_number};
 
-use super::{Options, is_number};
-use crate::codec::{Error, buffer::Bytes};
+use super::Options;
+use crate::codec::{Error, buffer::Bytes, copied::signature_of};
 
 /// Appends the record of a value. After an error, the caller has to discard the appended bytes.
 pub(in crate::codec) fn encode(
@@ -54,11 +54,8 @@ pub(in crate::codec) fn encode(
         ));
     }
     // A record of a single empty field would be an empty line, which other programs do not accept as a record.
-    if let Some(quote) = options.quote
-        && out.len() == start
-    {
-        out.push(quote);
-        out.push(quote);
+    if out.len() == start {
+        quoted(options, "", out)?;
     }
     Ok(())
 }
@@ -75,15 +72,19 @@ fn field(
     let Some(value) = value else { return Ok(()) };
     match value.shape() {
         Shape::Null => Ok(()),
-        Shape::Bool(value) => plain(options, if value { "true" } else { "false" }, out),
-        Shape::I64(number) => plain(options, itoa::Buffer::new().format(number), out),
-        Shape::U64(number) => plain(options, itoa::Buffer::new().format(number), out),
+        Shape::Bool(value) => {
+            plain((options, index == 0), if value { "true" } else { "false" }, out)
+        }
+        Shape::I64(number) => plain((options, index == 0), itoa::Buffer::new().format(number), out),
+        Shape::U64(number) => plain((options, index == 0), itoa::Buffer::new().format(number), out),
         Shape::F64(number) if number.is_finite() => {
-            plain(options, zmij::Buffer::new().format_finite(number), out)
+            plain((options, index == 0), zmij::Buffer::new().format_finite(number), out)
         }
         Shape::F64(number) => Err(Error::bad_data(format!("field {index} is {number}"))),
-        Shape::String(text) if options.numbers && is_number(text) => quoted(options, text, out),
-        Shape::String(text) | Shape::Number(text) => plain(options, text, out),
+        Shape::String(text) if options.numbers && is_json_number(text.as_bytes()) => {
+            quoted(options, text, out)
+        }
+        Shape::String(text) | Shape::Number(text) => plain((options, index == 0), text, out),
         found @ (Shape::Bytes(_) | Shape::Array(_) | Shape::Object(_)) => {
             Err(Error::expected(format_args!("a scalar as field {index}"), found))
         }
@@ -91,10 +92,11 @@ fn field(
 }
 
 /// Appends a field, in quotes if necessary.
-fn plain(options: &Options, text: &str, out: &mut Bytes) -> Result<(), Error> {
+fn plain((options, is_first): (&Options, bool), text: &str, out: &mut Bytes) -> Result<(), Error> {
     let special =
         |byte| byte == options.delimiter || Some(byte) == options.quote || b"\r\n".contains(&byte);
-    if text.bytes().any(special) {
+    // At the start of a record, a byte order mark would not be read as a part of the text.
+    if text.bytes().any(special) || is_first && signature_of(text.as_bytes()) > 0 {
         return quoted(options, text, out);
     }
     out.extend_from_copy_slice(text.as_bytes());

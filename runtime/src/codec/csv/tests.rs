@@ -3,7 +3,6 @@ use serde_json::{Value, json};
 
 use tremor_abi::value as tree;
 
-use super::is_number;
 use crate::{
     codec::{
         Bytes, Nodes, Span,
@@ -53,7 +52,8 @@ fn end_of_line_is_not_part_of_a_record() {
 
 #[test]
 fn numbers_that_no_float_equals_keep_their_text() {
-    for text in ["18446744073709551616", "-9223372036854775809", "1e999", "3.14159265358979323846"]
+    for text in
+        ["18446744073709551616", "-9223372036854775809", "1e999", "3.14159265358979323846", "-0.0"]
     {
         let decoded = decode_with("csv", &json!({ "numbers": true }), text.as_bytes());
         assert_eq!(decoded, Ok(format!("[{text}]")));
@@ -71,6 +71,22 @@ fn single_empty_field_is_not_an_empty_line() {
     assert_eq!(decode(&json!(null), " "), Ok(json!([" "])));
     assert_eq!(encode(&json!(null), &json!([""])).as_deref(), Ok("\"\""));
     assert_eq!(encode(&json!({ "headers": ["a"] }), &json!({})).as_deref(), Ok("\"\""));
+    let bare = json!({ "quote": null });
+    let error = "\"\" cannot be written without quotes, and `quote` is null";
+    for value in [json!([""]), json!([null])] {
+        assert_eq!(encode(&bare, &value), Err(error.to_owned()));
+    }
+    assert_eq!(encode(&bare, &json!(["", ""])).as_deref(), Ok(","));
+}
+
+#[test]
+fn byte_order_mark_of_a_field_is_kept() {
+    for fields in [json!(["\u{feff}"]), json!(["\u{feff}a", "\u{feff}"]), json!(["a\u{feff}"])] {
+        let record = encode(&json!(null), &fields).unwrap();
+        assert_eq!(decode(&json!(null), &record), Ok(fields), "{record:?}");
+    }
+    let error = encode(&json!({ "quote": null }), &json!(["\u{feff}"])).unwrap_err();
+    assert!(error.ends_with("cannot be written without quotes, and `quote` is null"), "{error}");
 }
 
 #[test]
@@ -163,11 +179,12 @@ fn invalid_record_leaves_the_batch_unchanged() {
 
 #[test]
 fn only_numbers_in_json_syntax_become_numbers() {
+    let numbers = json!({ "numbers": true });
     for text in ["0", "-0", "10", "1.5", "1e5", "1E+5", "1.25e-07", "1e10"] {
-        assert!(is_number(text), "{text}");
+        assert!(decode(&numbers, text).unwrap()[0].is_number(), "{text}");
     }
-    for text in ["", "-", "01", "1.", ".1", "1e", "1e+", "+1", "1a", "0x1", "1 ", "NaN"] {
-        assert!(!is_number(text), "{text}");
+    for text in ["-", "01", "1.", ".1", "1e", "1e+", "+1", "1a", "0x1", "1 ", "NaN"] {
+        assert_eq!(decode(&numbers, text), Ok(json!([text])));
     }
 }
 

@@ -6,7 +6,7 @@ use tremor_abi::{
 };
 
 use super::timestamp;
-use crate::codec::{Error, buffer::Bytes, json, raw};
+use crate::codec::{Error, buffer::Bytes, flattened::Keys, json, raw};
 
 /// Keys of the format whose values are text.
 const TEXTS: [&str; 3] = ["host", "short_message", "full_message"];
@@ -26,7 +26,12 @@ pub(in crate::codec) fn encode(
             return Err(missing.with_remedy("set it with the operator `set`"));
         }
     }
-    let mut message = Message { json, out, name: String::new() };
+    // The keys of an object differ, so two fields can only get the same name from `_` before it or from nesting.
+    let is_ambiguous = |(key, value): (&str, ValueRef<'_>)| {
+        key.starts_with('_') || matches!(value.shape(), Shape::Object(_))
+    };
+    let names = object.iter().any(is_ambiguous).then(Keys::default);
+    let mut message = Message { json, out, name: String::new(), names };
     message.append("{\"version\":\"1.1\"");
     for (key, value) in object {
         if !value.is_null() {
@@ -34,7 +39,8 @@ pub(in crate::codec) fn encode(
         }
     }
     message.append("}");
-    Ok(())
+    let Message { out, names, .. } = message;
+    names.map_or(Ok(()), |mut names| names.check(out))
 }
 
 struct Message<'o> {
@@ -42,6 +48,8 @@ struct Message<'o> {
     out: &'o mut Bytes,
     /// Name of the current additional field.
     name: String,
+    /// Names of the additional fields, if one of them can occur twice.
+    names: Option<Keys>,
 }
 
 impl Message<'_> {
@@ -63,14 +71,14 @@ impl Message<'_> {
         match key {
             "version" => {}
             "timestamp" => {
-                let Some(timestamp) = value.as_i64() else {
+                let Some(timestamp) = value.whole().and_then(|it| i64::try_from(it).ok()) else {
                     return wrong("ns since the Unix epoch below 2^63");
                 };
                 self.key(key);
                 timestamp::write(timestamp, self.out);
             }
             "level" => {
-                let Some(level) = value.as_u64().filter(|level| *level < 8) else {
+                let Some(level) = value.whole().filter(|level| (0..8).contains(level)) else {
                     return wrong("a number from 0 to 7");
                 };
                 self.key(key);
@@ -129,6 +137,11 @@ impl Message<'_> {
         }
         let name = std::mem::take(&mut self.name);
         self.key(&name);
+        if let Some(names) = &mut self.names {
+            // A quotation mark and a colon follow the name.
+            let end = self.out.len() - 2;
+            names.add(end - name.len()..end);
+        }
         self.name = name;
         match shape {
             Shape::Bool(value) => self.append(if value { "\"true\"" } else { "\"false\"" }),

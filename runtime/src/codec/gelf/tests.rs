@@ -94,9 +94,19 @@ fn unrepresentable_value_is_an_error() {
         (with("a b", json!(1)), "invalid name \"_a b\" of an additional field"),
         (with("_", json!(1)), "invalid name \"_\" of an additional field"),
         (with("x", json!({ "é": 1 })), "invalid name \"_x_é\" of an additional field"),
+        (
+            json!({ "host": "h", "short_message": "m", "user": 1, "_user": 1 }),
+            "expected different keys, found two fields whose key is `_user`; rename or drop one",
+        ),
+        (json!({ "host": "h", "short_message": "m", "a_b": 1, "a": { "b": null, "c": {} } }), ""),
+        (
+            json!({ "host": "h", "short_message": "m", "x": { "a_b": 1, "a": { "b": 2 } } }),
+            "expected different keys, found two fields whose key is `_x_a_b`",
+        ),
     ] {
-        let error = encode_json("gelf", &value).unwrap_err();
+        let error = encode_json("gelf", &value).err().unwrap_or_default();
         assert!(error.starts_with(expected), "{value}: {error}");
+        assert_eq!(error.is_empty(), expected.is_empty(), "{value}: {error}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! Decoding of lines.
 
-use tremor_abi::document::Writer;
+use tremor_abi::document::{Exact, Writer};
 
 use crate::codec::{
     Error,
@@ -195,10 +195,6 @@ fn integer(text: &str) -> Option<&str> {
 
 /// Writes a number or a truth value. Returns `false` if `text` is neither.
 fn scalar(text: &str, writer: &mut Writer<'_>) -> bool {
-    let is_float = |text: &str| {
-        let known = |byte: u8| byte.is_ascii_digit() || b"+-.eE".contains(&byte);
-        text.bytes().all(known)
-    };
     match text {
         "t" | "T" | "true" | "True" | "TRUE" => writer.bool(true),
         "f" | "F" | "false" | "False" | "FALSE" => writer.bool(false),
@@ -214,9 +210,10 @@ fn scalar(text: &str, writer: &mut Writer<'_>) -> bool {
                 };
                 writer.u64(number);
             } else {
-                let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
-                let Some(number) = number.filter(|_| is_float(text)) else { return false };
-                writer.f64(number);
+                // The protocol has only numbers within the range of floats.
+                let is_finite = text.parse().is_ok_and(f64::is_finite);
+                let Some(number) = Exact::float(text).filter(|_| is_finite) else { return false };
+                writer.exact(&number);
             }
         }
     }

@@ -2,7 +2,8 @@
 
 use tremor_abi::document::{ObjectRef, Shape, ValueRef};
 
-use crate::codec::{Error, buffer::Bytes, raw};
+use super::is_blank;
+use crate::codec::{Error, buffer::Bytes, copied::signature_of, raw};
 
 /// The top-level parts of a value.
 #[derive(Default)]
@@ -17,12 +18,16 @@ struct Parts<'v> {
 pub(in crate::codec) fn encode(value: ValueRef<'_>, out: &mut Bytes) -> Result<(), Error> {
     let parts = Parts::of(value)?;
     let measurement = parts.measurement.unwrap_or_default();
-    if measurement.is_empty() || measurement.starts_with('#') {
+    let start = out.len();
+    if !measurement.is_empty() {
+        name(measurement, b", ", "measurement", out)?;
+    }
+    // A line that starts with `#` is a comment, and a byte order mark is not read as a part of the text.
+    if is_blank(&out[start..]) || signature_of(measurement.as_bytes()) > 0 {
         return Err(Error::bad_data(
-            "expected a `measurement` that is neither empty nor starts with `#`",
+            "expected a `measurement` that is neither empty nor starts with `#` or a byte order mark",
         ));
     }
-    name(measurement, b", ", "measurement", out)?;
     for (key, value) in parts.tags.into_iter().flatten() {
         tag(key, value, out)?;
     }
@@ -40,17 +45,12 @@ pub(in crate::codec) fn encode(value: ValueRef<'_>, out: &mut Bytes) -> Result<(
     if before == b' ' {
         return Err(Error::bad_data("expected an object `fields` with at least one field"));
     }
-    match parts.timestamp.map(ValueRef::shape) {
-        None | Some(Shape::Null) => {}
-        Some(Shape::I64(timestamp)) => {
-            out.push(b' ');
-            append(out, itoa::Buffer::new().format(timestamp));
-        }
-        Some(Shape::U64(timestamp)) if i64::try_from(timestamp).is_ok() => {
-            out.push(b' ');
-            append(out, itoa::Buffer::new().format(timestamp));
-        }
-        Some(_) => return Err(Error::bad_data("expected an integer below 2^63 as `timestamp`")),
+    if let Some(timestamp) = parts.timestamp.filter(|timestamp| !timestamp.is_null()) {
+        let Some(timestamp) = timestamp.whole().and_then(|it| i64::try_from(it).ok()) else {
+            return Err(Error::bad_data("expected an integer below 2^63 as `timestamp`"));
+        };
+        out.push(b' ');
+        append(out, itoa::Buffer::new().format(timestamp));
     }
     Ok(())
 }

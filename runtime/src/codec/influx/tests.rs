@@ -112,6 +112,8 @@ fn unrepresentable_value_is_an_error() {
         (json!(1), "expected an object, found a number"),
         (json!({}), "expected a `measurement` that is neither empty nor starts with `#`"),
         (json!({ "measurement": "#m" }), "expected a `measurement` that is neither"),
+        (json!({ "measurement": "\t#m", "fields": { "f": 1 } }), "neither empty nor starts with"),
+        (json!({ "measurement": "\u{feff}m", "fields": { "f": 1 } }), "or a byte order mark"),
         (json!({ "measurement": 1 }), "expected text as `measurement`, found a number"),
         (json!({ "measurement": "m" }), "expected an object `fields` with at least one"),
         (json!({ "measurement": "m", "fields": { "f": null } }), "expected an object `fields`"),

@@ -8,7 +8,7 @@ mod decode;
 mod encode;
 mod escape;
 mod explain;
-mod numbers;
+pub(super) mod numbers;
 mod plain;
 mod scan;
 mod tape;

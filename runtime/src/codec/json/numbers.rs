@@ -1,6 +1,6 @@
 //! Numbers of JSON text: integers of 64 bits, floats, and text for numbers that neither represents exactly.
 
-use tremor_abi::document::{Node, NodeKind, exact_float, is_json_number};
+use tremor_abi::document::{Exact, Node, NodeKind, is_json_number};
 
 use crate::codec::Error;
 
@@ -13,30 +13,29 @@ const SHOWN: usize = 40;
 
 /// Returns the node of the number `text`, which is at `offset` in the buffer of texts. Returns `None` if the text is not
 /// a number as RFC 8259 defines it.
-pub(super) fn node(text: &[u8], offset: usize) -> Option<Node> {
+pub(in crate::codec) fn node(text: &[u8], offset: usize) -> Option<Node> {
     let number = std::str::from_utf8(text).ok().filter(|_| is_json_number(text))?;
-    if number == "-0" {
-        // An integer cannot keep the sign.
-        return Some(Node::f64(-0.0));
-    }
-    if let Ok(integer) = number.parse() {
-        return Some(Node::u64(integer));
-    }
-    if let Ok(integer) = number.parse() {
+    // The forms of most numbers are faster to recognise than in general.
+    if let Some(integer) = number.parse().ok().filter(|_| number != "-0") {
         return Some(Node::i64(integer));
     }
-    let is_integer = text.iter().all(|byte| byte.is_ascii_digit() || *byte == b'-');
-    let float = if is_integer { None } else { shortest(number).or_else(|| exact_float(number)) };
-    Some(match float {
-        Some(float) => Node::f64(float),
-        None => Node::number(offset as u64, u32::try_from(text.len()).ok()?),
+    if let Some(float) = shortest(number) {
+        return Some(Node::f64(float));
+    }
+    Some(match Exact::new(number)? {
+        Exact::I64(integer) => Node::i64(integer),
+        Exact::U64(integer) => Node::u64(integer),
+        Exact::F64(float) => Node::f64(float),
+        Exact::Text(_) => Node::number(offset as u64, u32::try_from(text.len()).ok()?),
     })
 }
 
 /// Returns the float whose shortest form is `number`, character by character. Most programs write floats in this form.
 fn shortest(number: &str) -> Option<f64> {
-    let float = number.parse().ok().filter(|float: &f64| float.is_finite())?;
-    (zmij::Buffer::new().format_finite(float) == number).then_some(float)
+    let float =
+        if number.contains(['.', 'e']) { number.parse::<f64>().ok()? } else { return None };
+    let is_shortest = float.is_finite() && zmij::Buffer::new().format_finite(float) == number;
+    is_shortest.then_some(float)
 }
 
 /// Returns whether the text of a float is so short that the float is exact.

@@ -7,7 +7,7 @@ use crate::codec::{
     Error,
     buffer::{self, Bytes, Nodes, Span},
     copied::{signature_of, text},
-    csv::is_number,
+    json::numbers,
     limit,
 };
 
@@ -115,7 +115,8 @@ impl Line<'_> {
             return self.quoted();
         }
         let (start, length) = self.skip(|byte| !byte.is_ascii_whitespace());
-        let typed = if self.options.typed { scalar(&self.bytes[start..self.at]) } else { None };
+        let text = &self.bytes[start..self.at];
+        let typed = if self.options.typed { scalar(text, start) } else { None };
         self.nodes.push(typed.unwrap_or(Node::string(start as u64, narrow(length))));
         Ok(())
     }
@@ -161,25 +162,14 @@ fn narrow(length: usize) -> u32 {
     u32::try_from(length).unwrap_or(u32::MAX)
 }
 
-/// Returns the node of a number, a truth value or `null`. Returns `None` for other text, and for a number that no
-/// 64-bit integer or float represents.
-fn scalar(text: &[u8]) -> Option<Node> {
+/// Returns the node of a number, a truth value or `null`, whose text is at `start`. Returns `None` for other text.
+fn scalar(text: &[u8], start: usize) -> Option<Node> {
     match text {
-        b"true" => return Some(Node::bool(true)),
-        b"false" => return Some(Node::bool(false)),
-        b"null" => return Some(Node::null()),
-        _ => {}
+        b"true" => Some(Node::bool(true)),
+        b"false" => Some(Node::bool(false)),
+        b"null" => Some(Node::null()),
+        _ => numbers::node(text, start),
     }
-    let text = std::str::from_utf8(text).ok().filter(|text| is_number(text))?;
-    if let Ok(number) = text.parse() {
-        return Some(Node::i64(number));
-    }
-    if let Ok(number) = text.parse() {
-        return Some(Node::u64(number));
-    }
-    let is_integer = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
-    let number = text.parse().ok().filter(|number: &f64| number.is_finite() && !is_integer)?;
-    Some(Node::f64(number))
 }
 
 /// Appends the text of a quoted value, with its escapes replaced.

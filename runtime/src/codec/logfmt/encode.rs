@@ -2,10 +2,10 @@
 
 use std::io::Write;
 
-use tremor_abi::document::{MAX_DEPTH, Shape, ValueRef};
+use tremor_abi::document::{MAX_DEPTH, Shape, ValueRef, is_json_number};
 
 use super::{Options, is_of_key};
-use crate::codec::{Error, buffer::Bytes, csv::is_number, raw};
+use crate::codec::{Error, buffer::Bytes, copied::signature_of, flattened::Keys, raw};
 
 /// Appends the line of a value. After an error, the caller has to discard the appended bytes.
 pub(in crate::codec) fn encode(
@@ -16,8 +16,14 @@ pub(in crate::codec) fn encode(
     let Shape::Object(object) = value.shape() else {
         return Err(Error::expected("an object", value.shape()));
     };
-    let mut line = Line { options, start: out.len(), out, prefix: String::new() };
-    object.into_iter().try_for_each(|(key, value)| line.pair(key, value, MAX_DEPTH))
+    // The keys of an object differ, so only those of nested ones can occur twice.
+    let is_nested =
+        |value: ValueRef<'_>| matches!(value.shape(), Shape::Object(_) | Shape::Array(_));
+    let keys = object.iter().any(|(_, value)| is_nested(value)).then(Keys::default);
+    let mut line = Line { options, start: out.len(), out, prefix: String::new(), keys };
+    object.into_iter().try_for_each(|(key, value)| line.pair(key, value, MAX_DEPTH))?;
+    let Line { out, keys, .. } = line;
+    keys.map_or(Ok(()), |mut keys| keys.check(out))
 }
 
 struct Line<'o> {
@@ -27,6 +33,8 @@ struct Line<'o> {
     out: &'o mut Bytes,
     /// Keys of the containers around the current pair, each followed by a point.
     prefix: String,
+    /// Keys of the line, if one of them can occur twice.
+    keys: Option<Keys>,
 }
 
 impl Line<'_> {
@@ -58,7 +66,8 @@ impl Line<'_> {
     }
 
     fn scalar(&mut self, key: &str, value: Shape<'_>) -> Result<(), Error> {
-        if self.out.len() > self.start {
+        let is_first = self.out.len() == self.start;
+        if !is_first {
             self.out.push(b' ');
         }
         let is_valid = |key: &str| key.bytes().all(is_of_key);
@@ -69,8 +78,18 @@ impl Line<'_> {
                 format!("{}{key}", self.prefix)
             )));
         }
+        let start = self.out.len();
         self.out.extend_from_copy_slice(self.prefix.as_bytes());
         self.out.extend_from_copy_slice(key.as_bytes());
+        if is_first && signature_of(&self.out[start..]) > 0 {
+            return Err(Error::bad_data(format!(
+                "logfmt cannot begin a line with the key {:?}: it starts with a byte order mark",
+                format!("{}{key}", self.prefix)
+            )));
+        }
+        if let Some(keys) = &mut self.keys {
+            keys.add(start..self.out.len());
+        }
         self.out.push(b'=');
         match value {
             Shape::String(text) => self.text(text),
@@ -86,8 +105,8 @@ impl Line<'_> {
 
     fn text(&mut self, text: &str) {
         let is_plain = |byte: u8| is_of_key(byte) && byte != b'\\';
-        let is_typed =
-            self.options.typed && (matches!(text, "true" | "false" | "null") || is_number(text));
+        let is_typed = self.options.typed
+            && (matches!(text, "true" | "false" | "null") || is_json_number(text.as_bytes()));
         if text.bytes().all(is_plain) && !is_typed {
             return self.out.extend_from_copy_slice(text.as_bytes());
         }

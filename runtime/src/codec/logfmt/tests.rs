@@ -40,13 +40,16 @@ fn pairs_are_read() {
 
 #[test]
 fn bare_values_have_types_if_configured() {
-    let line = "a=1 b=-2.5e3 c=true d=false e=null f=\"1\" g=01 h=18446744073709551615 i=1e400 \
-                j=99999999999999999999 k";
+    let line = "a=1 b=-2.5e3 c=true d=false e=null f=\"1\" g=01 h=18446744073709551615 k";
     let expected = json!({
         "a": 1, "b": -2500.0, "c": true, "d": false, "e": null, "f": "1", "g": "01", "h": u64::MAX,
-        "i": "1e400", "j": "99999999999999999999", "k": true,
+        "k": true,
     });
     assert_eq!(typed(line), Ok(expected));
+    let line = b"i=1e400 j=99999999999999999999 l=3.14159265358979323846 m=-0";
+    let exact = decode_with("logfmt", &json!({ "typed": true }), line);
+    let expected = r#"{"i":1e400,"j":99999999999999999999,"l":3.14159265358979323846,"m":-0.0}"#;
+    assert_eq!(exact.as_deref(), Ok(expected));
 }
 
 #[test]
@@ -98,6 +101,13 @@ fn unrepresentable_value_is_an_error() {
         (json!({ "a": { "b=": 1 } }), "logfmt cannot write the key \"a.b=\""),
         (json!({ "a\"": { "b": 1 } }), "logfmt cannot write the key"),
         (json!({ "a\n": 1 }), "logfmt cannot write the key"),
+        (json!({ "\u{feff}a": 1 }), "logfmt cannot begin a line with the key"),
+        (
+            json!({ "a.b": 1, "a": { "b": 1 } }),
+            "expected different keys, found two fields whose key is `a.b`; rename or drop one",
+        ),
+        (json!({ "a": { "b.c": 1, "b": { "c": 2 } } }), "expected different keys"),
+        (json!({ "a": [1], "a.0": 1 }), "expected different keys"),
     ] {
         let error = encode_json("logfmt", &value).unwrap_err();
         assert!(error.starts_with(expected), "{value}: {error}");

@@ -74,12 +74,10 @@ impl<'v> Parts<'v> {
         };
         let shape = value.shape();
         if let Some(at) = WORDS.iter().position(|(word, _)| *word == key) {
-            self.words[at] = match (shape, value.as_i64()) {
+            self.words[at] = match (shape, whole(value)) {
                 (Shape::Null, _) => None,
                 (Shape::String(text), _) => Some(Word::Text(text)),
-                (Shape::I64(_) | Shape::U64(_), Some(number)) => {
-                    Some(Word::Number(itoa::Buffer::new(), number))
-                }
+                (_, Some(number)) => Some(Word::Number(itoa::Buffer::new(), number)),
                 _ => return wrong("text or an integer"),
             };
             return Ok(());
@@ -95,11 +93,11 @@ impl<'v> Parts<'v> {
             }
             ("facility", _) => self.facility = Some(number(key, value, &names::FACILITIES)?),
             ("severity", _) => self.severity = Some(number(key, value, &names::SEVERITIES)?),
-            ("timestamp", Shape::I64(_) | Shape::U64(_)) => match value.as_i64() {
+            ("timestamp", _) => match whole(value) {
                 Some(timestamp) => self.timestamp = Some(timestamp),
-                None => return wrong("ns below 2^63"),
+                None if value.whole().is_some() => return wrong("ns below 2^63"),
+                None => return wrong("ns since the Unix epoch"),
             },
-            ("timestamp", _) => return wrong("ns since the Unix epoch"),
             ("structured_data", Shape::Object(data)) => self.structured_data = Some(data),
             ("structured_data", _) => return wrong("an object"),
             ("msg", Shape::String(text)) => self.msg = text.as_bytes(),
@@ -204,14 +202,16 @@ impl<'v> Parts<'v> {
     }
 }
 
+/// Returns a whole number that fits 64 bits.
+fn whole(value: ValueRef<'_>) -> Option<i64> {
+    i64::try_from(value.whole()?).ok()
+}
+
 /// Returns the number of a facility or a severity. The value may be the name or the number.
 fn number(key: &str, value: ValueRef<'_>, names: &[&str]) -> Result<u8, Error> {
     let number = match value.shape() {
         Shape::String(text) => names.iter().position(|name| *name == text),
-        Shape::I64(_) | Shape::U64(_) => {
-            value.as_u64().and_then(|number| usize::try_from(number).ok())
-        }
-        _ => None,
+        _ => value.whole().and_then(|number| usize::try_from(number).ok()),
     };
     let number = number.filter(|number| *number < names.len());
     number.and_then(|number| u8::try_from(number).ok()).ok_or_else(|| {

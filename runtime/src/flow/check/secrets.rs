@@ -58,6 +58,7 @@ fn take_all(node: &Node, secrecy: Secrecy, take: &mut impl FnMut(&str)) {
     node.scalars(&mut |scalar| {
         let (text, is_number) = match &scalar.data {
             Data::Number(number) => (Cow::Owned(number.to_string()), true),
+            Data::Exact(text) => (Cow::Borrowed(&**text), true),
             Data::Text(text) => (Cow::Borrowed(&**text), false),
             // Booleans are not kept secret, because too many messages contain `true`.
             _ => return,

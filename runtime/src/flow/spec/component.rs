@@ -3,6 +3,7 @@
 use std::{fmt, path::Path};
 
 use serde_json::{Map, Value};
+use tremor_abi::value::to_value;
 use tremor_pdk::Result;
 
 use super::{
@@ -33,7 +34,7 @@ impl Component {
     /// Creates a component that is not in the flow file and has no configuration. Errors about the component have the
     /// location `at`.
     pub(crate) fn new(name: &str, at: Span) -> Self {
-        let config = Config { value: Value::Object(Map::new()), at, node: None };
+        let config = Config::empty(at);
         Self { name: Located::new(name.to_owned(), at), config }
     }
 }
@@ -42,6 +43,7 @@ impl Component {
 #[derive(Clone)]
 pub struct Config {
     value: Value,
+    exact: tremor_pdk::Value<'static>,
     /// Location for errors about missing values.
     at: Span,
     node: Option<Node>,
@@ -58,6 +60,11 @@ impl fmt::Debug for Config {
 }
 
 impl Config {
+    fn empty(at: Span) -> Self {
+        let (value, exact) = (Value::Object(Map::new()), tremor_pdk::Value::object());
+        Self { value, exact, at, node: None }
+    }
+
     /// Reads a configuration. A missing or empty value becomes an empty map.
     pub(super) fn read(
         node: Option<&Node>,
@@ -65,13 +72,13 @@ impl Config {
         what: &str,
         report: &mut Report,
     ) -> Option<Self> {
-        let empty = || Value::Object(Map::new());
-        let Some(node) = node else { return Some(Self { value: empty(), at, node: None }) };
+        let Some(node) = node else { return Some(Self::empty(at)) };
         match &node.data {
-            Data::Null => Some(Self { value: empty(), at, node: None }),
+            Data::Null => Some(Self::empty(at)),
             Data::Map(_) => {
                 node.report_repeated_keys(report);
-                Some(Self { value: node.to_json(), at, node: Some(node.clone()) })
+                let (value, exact) = (node.to_json(), node.to_value());
+                Some(Self { value, exact, at, node: Some(node.clone()) })
             }
             _ => {
                 let found = node.describe();
@@ -84,9 +91,16 @@ impl Config {
         }
     }
 
-    /// Returns the configuration, which is a JSON object.
+    /// Returns the configuration, which is a JSON object. JSON has the nearest float of a number with more digits than a
+    /// float has, and no order of keys: see [`Config::exact`].
     pub fn value(&self) -> &Value {
         &self.value
+    }
+
+    /// Returns the configuration from which components are created. It keeps the value of every number and the order of
+    /// the keys.
+    pub fn exact(&self) -> &tremor_pdk::Value<'static> {
+        &self.exact
     }
 
     /// Returns whether the configuration refers to the contents of files.
@@ -94,13 +108,13 @@ impl Config {
         self.node.as_ref().is_some_and(Node::has_files)
     }
 
-    /// Returns the configuration with the contents that the files to which it refers have now. `folder` is that of the
+    /// Returns [`Config::exact`] with the contents that the files to which it refers have now. `folder` is that of the
     /// flow file.
     ///
     /// # Errors
     /// Returns the reason why a file cannot be used.
-    pub(crate) fn read_again(&self, folder: &Path) -> Result<Value> {
-        let mut value = self.value.clone();
+    pub(crate) fn read_again(&self, folder: &Path) -> Result<tremor_pdk::Value<'static>> {
+        let mut value = self.exact.clone();
         if let Some(node) = &self.node {
             node.read_again(folder, &mut value)?;
         }
@@ -109,10 +123,19 @@ impl Config {
 
     /// Sets the value of a key, or removes the key if `value` is `None`. Locations remain those of the file.
     pub fn set(&mut self, key: &str, value: Option<Value>) {
-        let Value::Object(map) = &mut self.value else { return };
+        let (Value::Object(map), Some(exact)) = (&mut self.value, self.exact.as_object_mut())
+        else {
+            return;
+        };
         match value {
-            Some(value) => drop(map.insert(key.to_owned(), value)),
-            None => drop(map.remove(key)),
+            Some(value) => {
+                exact.insert(key.to_owned(), to_value(&value).unwrap_or_default());
+                map.insert(key.to_owned(), value);
+            }
+            None => {
+                exact.remove(key);
+                map.remove(key);
+            }
         }
     }
 

@@ -147,7 +147,7 @@ pub(super) fn text<'n>(node: &'n Node, what: &str, report: &mut Report) -> Optio
         Data::Text(text) => Some((text, node.at)),
         data => {
             let quotes = match data {
-                Data::Bool(_) | Data::Number(_) => {
+                Data::Bool(_) | Data::Number(_) | Data::Exact(_) => {
                     Some("put it in quotes if it is meant as a text".to_owned())
                 }
                 _ => None,

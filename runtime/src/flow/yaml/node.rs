@@ -50,6 +50,8 @@ pub(crate) enum Data {
     Null,
     Bool(bool),
     Number(Number),
+    /// The JSON text of a number that no 64-bit integer or float represents exactly.
+    Exact(Box<str>),
     Text(String),
     List(Vec<Node>),
     /// Entries in the order of the file, repeated keys included.
@@ -72,6 +74,7 @@ impl Node {
                 Data::Null => "nothing",
                 Data::Bool(_) => "a boolean",
                 Data::Number(value) if value.is_f64() => "a number",
+                Data::Exact(_) => "a number",
                 Data::Number(_) => "an integer",
                 Data::Text(value) if value.is_empty() => "an empty text",
                 Data::Text(_) => "a text",
@@ -84,6 +87,7 @@ impl Node {
             Data::Null => "nothing".to_owned(),
             Data::Bool(value) => format!("the boolean {value}"),
             Data::Number(value) if value.is_f64() => format!("the number {value}"),
+            Data::Exact(text) => format!("the number {text}"),
             Data::Number(value) => format!("the integer {value}"),
             Data::Text(value) if value.is_empty() => "an empty text".to_owned(),
             Data::Text(value) => format!("the text {}", quote(value)),
@@ -92,12 +96,39 @@ impl Node {
         }
     }
 
-    /// Returns the value without locations. If a key is repeated, its last value is used.
+    /// Returns the value without locations, with the keys in the order of the file. If a key is repeated, its last
+    /// value is used.
+    pub(crate) fn to_value(&self) -> tremor_pdk::Value<'static> {
+        use tremor_abi::value::{Number, Object, Value};
+        match &self.data {
+            Data::Null | Data::Unknown => Value::Null,
+            Data::Bool(value) => Value::from(*value),
+            Data::Number(value) => match (value.as_i64(), value.as_u64(), value.as_f64()) {
+                (Some(integer), ..) => Value::from(integer),
+                (_, Some(integer), _) => Value::from(integer),
+                (.., float) => float.map_or(Value::Null, Value::from),
+            },
+            Data::Exact(text) => Number::new(text.to_string()).map_or(Value::Null, Value::Number),
+            Data::Text(value) => Value::from(value.clone()),
+            Data::List(items) => items.iter().map(Self::to_value).collect(),
+            Data::Map(entries) => {
+                let entries = entries.iter().map(|it| (it.key.clone(), it.value.to_value()));
+                Value::Object(entries.collect::<Object<'static>>())
+            }
+        }
+    }
+
+    /// Returns the value like [`Node::to_value`] as JSON, in which a number that only its text represents is the nearest
+    /// float, or a text if it exceeds the range of floats. The keys are sorted.
     pub(crate) fn to_json(&self) -> Value {
         match &self.data {
             Data::Null | Data::Unknown => Value::Null,
             Data::Bool(value) => Value::Bool(*value),
             Data::Number(value) => Value::Number(value.clone()),
+            Data::Exact(text) => {
+                let nearest = text.parse().ok().and_then(Number::from_f64);
+                nearest.map_or_else(|| Value::from(&**text), Value::Number)
+            }
             Data::Text(value) => Value::String(value.clone()),
             Data::List(items) => items.iter().map(Self::to_json).collect(),
             Data::Map(entries) => {
@@ -113,25 +144,32 @@ impl Node {
         has_files
     }
 
-    /// Replaces the values in `json`, the value of this node, that refer to the contents of files: by the contents that
+    /// Replaces the values in `value`, the value of this node, that refer to the contents of files: by the contents that
     /// the files have now. `folder` is that of the flow file.
     ///
     /// # Errors
     /// Returns the reason why a file cannot be used.
-    pub(crate) fn read_again(&self, folder: &Path, json: &mut Value) -> Result<()> {
-        match (&self.data, json) {
-            (Data::List(items), Value::Array(values)) => {
-                let mut both = items.iter().zip(values);
-                both.try_for_each(|(item, value)| item.read_again(folder, value))
+    pub(crate) fn read_again(
+        &self,
+        folder: &Path,
+        value: &mut tremor_pdk::Value<'static>,
+    ) -> Result<()> {
+        match &self.data {
+            Data::List(items) => {
+                let values = value.as_array_mut().into_iter().flat_map(|values| values.iter_mut());
+                items
+                    .iter()
+                    .zip(values)
+                    .try_for_each(|(item, value)| item.read_again(folder, value))
             }
-            (Data::Map(entries), Value::Object(values)) => entries.iter().try_for_each(|entry| {
-                let value = values.get_mut(&entry.key);
+            Data::Map(entries) => entries.iter().try_for_each(|entry| {
+                let value = value.get_mut(&entry.key);
                 value.map_or(Ok(()), |value| entry.value.read_again(folder, value))
             }),
-            (_, json) => {
+            _ => {
                 if let Some(written) = &self.written {
                     let data = written.read_again(folder)?;
-                    *json = Self { data, ..self.clone() }.to_json();
+                    *value = Self { data, ..self.clone() }.to_value();
                 }
                 Ok(())
             }

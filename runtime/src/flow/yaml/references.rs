@@ -157,8 +157,10 @@ fn keep_secret(data: &Data, files: &[String]) {
     // Booleans and null are not kept secret, because too many messages contain these words.
     if !matches!(data, Data::Bool(_) | Data::Null) {
         files.iter().for_each(|secret| redact::keep(secret));
-        if let (Data::Number(number), false) = (data, files.is_empty()) {
-            redact::keep(&number.to_string());
+        match data {
+            Data::Number(number) if !files.is_empty() => redact::keep(&number.to_string()),
+            Data::Exact(number) if !files.is_empty() => redact::keep(number),
+            _ => {}
         }
     }
 }

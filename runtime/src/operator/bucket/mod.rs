@@ -97,7 +97,7 @@ impl Bucket {
             return Verdict::Reject(missing("class", &self.config.class));
         };
         let rate = match self.config.rate.get_in(&parts) {
-            Some(rate) => match whole(rate) {
+            Some(rate) => match rate.whole().and_then(|it| u64::try_from(it).ok()) {
                 Some(rate) => rate,
                 None => return Verdict::Reject(invalid_rate(&self.config.rate, rate)),
             },
@@ -137,18 +137,6 @@ impl Bucket {
         window.passed += u64::from(passes);
         passes
     }
-}
-
-/// Returns a value as a whole number that is not negative. The value may be a float.
-#[inline]
-fn whole(value: ValueRef<'_>) -> Option<u64> {
-    // Floats represent all whole numbers up to 2^53 exactly.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "in range")]
-    let from_float = |float: f64| {
-        let is_whole = float.fract() == 0.0 && (0.0..=9_007_199_254_740_992.0).contains(&float);
-        is_whole.then_some(float as u64)
-    };
-    value.as_u64().or_else(|| value.as_f64().and_then(from_float))
 }
 
 #[cold]

@@ -2,13 +2,12 @@
 
 use regex::Regex;
 use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer};
-use serde_json::Value as Json;
-use tremor_abi::value::to_value;
-use tremor_pdk::{Error, Result};
+use serde::{Deserialize, Deserializer, de::Error as _};
+use tremor_abi::value::from_value;
+use tremor_pdk::{Error, Result, Value};
 
 use super::{Comparison, Condition, Order};
-use crate::operator::field::Field;
+use crate::operator::{field::Field, set::given};
 
 /// Condition on an event: `field` with exactly one comparison, or exactly one of `all`, `any` and `not`.
 #[tremor_pdk::config]
@@ -18,28 +17,35 @@ pub(crate) struct Config {
     field: Option<Field>,
     /// The field exists and has this value. Numbers are compared by value: 1 equals 1.0.
     #[serde(default, deserialize_with = "given")]
-    equals: Option<Json>,
+    #[schemars(with = "Option<serde_json::Value>")]
+    equals: Option<Value<'static>>,
     /// The field exists and has one of these values.
-    one_of: Option<Vec<Json>>,
+    #[schemars(with = "Option<Vec<serde_json::Value>>")]
+    one_of: Option<Vec<Value<'static>>>,
     /// The field exists (`true`), even if it is `null`, or does not exist (`false`).
     exists: Option<bool>,
     /// The field is a text that this regular expression matches somewhere.
     matches: Option<String>,
     /// The field is a text that contains this text, or an array that contains this element.
     #[serde(default, deserialize_with = "given")]
-    contains: Option<Json>,
+    #[schemars(with = "Option<serde_json::Value>")]
+    contains: Option<Value<'static>>,
     /// The field is a text that starts with this text.
     starts_with: Option<String>,
     /// The field is a text that ends with this text.
     ends_with: Option<String>,
     /// The field is a number less than this number, or a text that sorts before this text.
-    less: Option<Json>,
+    #[schemars(with = "Option<serde_json::Value>")]
+    less: Option<Value<'static>>,
     /// The field is less than this value, or equal.
-    less_or_equal: Option<Json>,
+    #[schemars(with = "Option<serde_json::Value>")]
+    less_or_equal: Option<Value<'static>>,
     /// The field is a number greater than this number, or a text that sorts after this text.
-    greater: Option<Json>,
+    #[schemars(with = "Option<serde_json::Value>")]
+    greater: Option<Value<'static>>,
     /// The field is greater than this value, or equal.
-    greater_or_equal: Option<Json>,
+    #[schemars(with = "Option<serde_json::Value>")]
+    greater_or_equal: Option<Value<'static>>,
     /// Every one of these conditions holds.
     all: Option<Vec<Self>>,
     /// At least one of these conditions holds.
@@ -49,16 +55,21 @@ pub(crate) struct Config {
     not: Option<Not>,
 }
 
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, JsonSchema)]
 #[serde(untagged)]
 enum Not {
     Opposite(bool),
     Of(Box<Config>),
 }
 
-/// Deserialises a value in such a way that `equals: null` differs from a missing key.
-fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Json>, D::Error> {
-    Json::deserialize(deserializer).map(Some)
+impl<'de> Deserialize<'de> for Not {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(deserializer)?;
+        match value.as_bool() {
+            Some(opposite) => Ok(Self::Opposite(opposite)),
+            None => from_value(&value).map(Self::Of).map_err(D::Error::custom),
+        }
+    }
 }
 
 const COMPARISONS: &str = "`equals`, `one_of`, `exists`, `matches`, `contains`, `starts_with`, \
@@ -111,11 +122,13 @@ impl Config {
     fn comparisons(&self) -> Result<Vec<Comparison>> {
         let mut found = Vec::new();
         if let Some(value) = &self.equals {
-            found.push(equals(value)?);
+            found.push(match value.as_str() {
+                Some(text) => Comparison::Text(text.into()),
+                None => Comparison::Equals(value.clone()),
+            });
         }
         if let Some(values) = &self.one_of {
-            let values = values.iter().map(|value| read("one_of", value));
-            found.push(Comparison::OneOf(values.collect::<Result<_>>()?));
+            found.push(Comparison::OneOf(values.as_slice().into()));
         }
         if let Some(exists) = self.exists {
             found.push(Comparison::Exists(exists));
@@ -125,7 +138,7 @@ impl Config {
             found.push(Comparison::Matches(regex));
         }
         if let Some(value) = &self.contains {
-            found.push(Comparison::Contains(read("contains", value)?));
+            found.push(Comparison::Contains(value.clone()));
         }
         if let Some(text) = &self.starts_with {
             found.push(Comparison::StartsWith(text.as_str().into()));
@@ -140,25 +153,15 @@ impl Config {
             ("greater_or_equal", &self.greater_or_equal, Order::GreaterOrEqual),
         ] {
             let Some(limit) = limit else { continue };
-            if !limit.is_number() && !limit.is_string() {
+            let is_number = limit.cast_f64().is_some() || limit.view().as_number_text().is_some();
+            if !is_number && limit.as_str().is_none() {
                 let what = format_args!("expected a number or a text, found {limit}");
                 return Err(wrong(name, what));
             }
-            found.push(Comparison::Order(order, read(name, limit)?));
+            found.push(Comparison::Order(order, limit.clone()));
         }
         Ok(found)
     }
-}
-
-fn equals(value: &Json) -> Result<Comparison> {
-    Ok(match value {
-        Json::String(text) => Comparison::Text(text.as_str().into()),
-        _ => Comparison::Equals(read("equals", value)?),
-    })
-}
-
-fn read(key: &str, value: &Json) -> Result<tremor_pdk::Value<'static>> {
-    to_value(value).map_err(|error| wrong(key, error))
 }
 
 fn list(key: &str, conditions: Vec<Config>) -> Result<Box<[Condition]>> {

@@ -76,6 +76,8 @@ impl Function {
                 Some(number) if recorded(number, *scale).is_some() => Ok(()),
                 _ => Err("a number that is not negative and, scaled, below 2^63"),
             },
+            // The largest of all numbers may be one beyond the range of floats, but floats are added.
+            Self::Min | Self::Max if value.as_number_text().is_some() => Ok(()),
             _ => number.map(drop).ok_or("a finite number"),
         }
     }
@@ -187,9 +189,13 @@ impl Sum {
 
 #[cfg(test)]
 mod tests {
-    use tremor_pdk::{Value, literal};
+    use tremor_pdk::{Number, Value, literal};
 
     use super::Function;
+
+    fn number(text: &'static str) -> Value<'static> {
+        Value::Number(Number::new(text).unwrap())
+    }
 
     fn of(function: &Function, values: &Value<'static>) -> Value<'static> {
         let mut state = function.begin();
@@ -215,6 +221,13 @@ mod tests {
             (Function::Min, literal!([2, 1.5, 3]), literal!(1.5)),
             (Function::Max, literal!([2, u64::MAX, 3.0]), literal!(u64::MAX)),
             (Function::Min, literal!([]), literal!(null)),
+            (
+                Function::Max,
+                literal!([0.1, number("0.1000000000000000001")]),
+                number("0.1000000000000000001"),
+            ),
+            (Function::Min, literal!([0.1, number("0.1000000000000000001")]), literal!(0.1)),
+            (Function::Max, literal!([f64::MAX, number("1e400")]), number("1e400")),
             (Function::Mean, literal!([1, 2.0, 6]), literal!(3.0)),
             (Function::Mean, literal!([]), literal!(null)),
             (Function::First, literal!(["a", "b"]), literal!("a")),

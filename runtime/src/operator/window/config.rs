@@ -1,14 +1,11 @@
 //! Configuration of windows.
 
-use std::{
-    collections::BTreeMap,
-    num::{NonZeroU32, NonZeroU64},
-};
+use std::num::{NonZeroU32, NonZeroU64};
 
 use tremor_pdk::{Error, Result, units::Interval};
 
 use super::aggregate::Function;
-use crate::operator::field::Field;
+use crate::operator::{field::Field, ordered::Ordered};
 
 /// Aggregates the events of a window into one event per group. Windows do not overlap: each event belongs to one
 /// window.
@@ -23,7 +20,7 @@ pub(crate) struct Config {
     #[serde(default)]
     pub(super) by: Vec<Field>,
     /// Aggregates that are computed for each group, by name.
-    pub(super) aggregates: BTreeMap<String, Aggregate>,
+    pub(super) aggregates: Ordered<Aggregate>,
     /// Maximum number of open groups. If there are more, the oldest is emitted early.
     #[serde(default = "max_groups")]
     pub(super) max_groups: NonZeroU32,

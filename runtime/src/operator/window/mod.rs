@@ -136,7 +136,7 @@ impl Windows {
             }
         };
         let columns =
-            config.aggregates.into_iter().map(|(name, aggregate)| aggregate.compile(name));
+            config.aggregates.0.into_iter().map(|(name, aggregate)| aggregate.compile(name));
         Ok(Self {
             size,
             by: config.by,

@@ -178,6 +178,42 @@ mod tests {
     }
 
     #[test]
+    fn edits_without_effect_keep_an_unedited_message() {
+        let paths = |names: &[&str]| names.iter().map(|name| path(name)).collect::<Vec<_>>();
+        let rename = |from: &str| [(path(from), path("b"))];
+        for mut selection in [
+            Selection::new(None, &paths(&["b", "a.b", "x.y.z"]), &[]),
+            Selection::new(None, &[], &rename("c")),
+            Selection::new(Some(&paths(&["b", "a"])), &[], &[]),
+        ]
+        .map(Result::unwrap)
+        {
+            let mut batch = decoded();
+            let (bytes, nodes) = (batch.bytes().len(), batch.nodes().len());
+            batch.get_mut(0).unwrap().select(&mut selection).unwrap();
+            assert_eq!(unedited(&batch), [true, true], "{selection:?}");
+            assert_eq!((batch.bytes().len(), batch.nodes().len()), (bytes, nodes));
+        }
+        let mut edits = Edits::new(&paths(&["c", "a"]), &paths(&["b", "d.e"])).unwrap();
+        for (element, is_same) in [("b", true), ("c", false), ("bb", false)] {
+            let mut batch = decoded();
+            let write = |number, field: &mut crate::batch::FieldWriter<'_>| {
+                if number == 1 {
+                    field.write(|writer| writer.write_value(literal!([element]).view()));
+                }
+            };
+            batch.get_mut(0).unwrap().edit(Part::Payload, &mut edits, write).unwrap();
+            assert_eq!(unedited(&batch), [is_same, true], "{element}");
+            let copy = |_, field: &mut crate::batch::FieldWriter<'_>| {
+                field.copy(Part::Payload, &path("a"));
+            };
+            let mut itself = Edits::new(&paths(&["a"]), &[]).unwrap();
+            batch.get_mut(1).unwrap().edit(Part::Payload, &mut itself, copy).unwrap();
+            assert_eq!(unedited(&batch), [is_same, true]);
+        }
+    }
+
+    #[test]
     fn elements_of_an_unedited_message_are_edited() {
         let mut unnest = Unnest::new(path("a"), &path("a"), false).unwrap();
         let (mut batch, mut output) = (decoded(), Output::new());

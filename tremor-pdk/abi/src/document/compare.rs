@@ -2,16 +2,19 @@
 //! representation of a number, or on the order of the keys of an object.
 //!
 //! The order is total. The order of types is null, truth values, numbers, text, binary data, arrays, objects. Integers,
-//! floats and text numbers compare by their exact values, except that exponents beyond ±10¹⁸ are clamped. `-0.0` equals
-//! 0; not-a-number equals itself and follows every other number. Arrays compare element by element, objects pair by
-//! pair in the order of their keys.
+//! floats and text numbers compare by their decimal values (see [`number`]), except that exponents beyond ±10¹⁸ are
+//! clamped. `-0.0` equals 0; not-a-number equals itself and follows every other number. Arrays compare element by
+//! element, objects pair by pair in the order of their keys.
 
 use std::{
     cmp::Ordering,
     hash::{Hash, Hasher},
 };
 
-use super::{ArrayRef, MAX_DEPTH, ObjectRef, Shape, ValueRef, number};
+use super::{
+    ArrayRef, MAX_DEPTH, ObjectRef, Shape, ValueRef,
+    number::{self, NumberForm},
+};
 
 impl PartialEq for ValueRef<'_> {
     #[inline]
@@ -160,8 +163,10 @@ impl<'a> Number<'a> {
     fn cmp(self, other: Self) -> Ordering {
         match (self, other) {
             (Self::Integer(a), Self::Integer(b)) => a.cmp(&b),
-            (Self::Integer(a), Self::Float(b)) => compare_mixed(a, b),
-            (Self::Float(a), Self::Integer(b)) => compare_mixed(b, a).reverse(),
+            (Self::Integer(a), Self::Float(b)) => number::compare_integer_with_float(a, b),
+            (Self::Float(a), Self::Integer(b)) => {
+                number::compare_integer_with_float(b, a).reverse()
+            }
             (Self::Float(a), Self::Float(b)) => {
                 a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
             }
@@ -173,31 +178,17 @@ impl<'a> Number<'a> {
     }
 }
 
-/// Compares an integer of at most 65 bits with a float.
-#[allow(clippy::cast_possible_truncation)] // the cast saturates far outside of the range of 65-bit integers
-fn compare_mixed(integer: i128, float: f64) -> Ordering {
-    if float.is_nan() {
-        return Ordering::Less;
-    }
-    let whole = float.trunc();
-    integer.cmp(&(whole as i128)).then(whole.partial_cmp(&float).unwrap_or(Ordering::Equal))
-}
-
 impl Hash for Number<'_> {
-    // The comparison is intentionally exact: a float that is unchanged by the conversion to an integer and back equals
-    // that integer.
-    #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, clippy::float_cmp)]
     fn hash<H: Hasher>(&self, state: &mut H) {
-        match *self {
-            Self::Integer(value) => value.hash(state),
-            Self::Float(value) if value.is_nan() => state.write_u8(0),
-            Self::Float(value) if (value as i128) as f64 == value => (value as i128).hash(state),
-            Self::Float(value) => value.to_bits().hash(state),
-            Self::Text(text) => match number::NumberForm::new(text) {
-                number::NumberForm::Integer(value) => Self::Integer(value).hash(state),
-                number::NumberForm::Float(value) => Self::Float(value).hash(state),
-                number::NumberForm::Decimal(text) => text.hash(state),
-            },
+        let form = match *self {
+            Self::Integer(value) => NumberForm::Integer(value),
+            Self::Float(value) => NumberForm::of_float(value),
+            Self::Text(text) => NumberForm::new(text),
+        };
+        match form {
+            NumberForm::Integer(value) => value.hash(state),
+            NumberForm::Float(value) => value.to_bits().hash(state),
+            NumberForm::Decimal(text) => text.hash(state),
         }
     }
 }

@@ -33,12 +33,12 @@ pub(crate) use self::validate::visits;
 pub(crate) use self::validate::{Budget, Validator};
 pub use self::{
     containers::{ArrayIter, ArrayRef, ObjectIter, ObjectRef},
-    convert::{ReadError, read, write},
+    convert::{ReadError, read, reader, write},
     duplicates::{KeyFilter, resolve_duplicates},
     error::WriteError,
     key::Key,
     node::{Node, NodeKind, fingerprint},
-    number::{NumberForm, exact_float, is_json_number},
+    number::{Exact, NumberForm, is_json_number, scaled},
     shape::Shape,
     subtree::Document,
     validate::{Invalid, Reason, validate},

@@ -1,6 +1,10 @@
-//! Numbers that are kept as text, because no 64-bit integer or float represents them exactly.
+//! Numbers: which representation keeps the value of a decimal number, and how numbers of all representations compare.
+//!
+//! Every number has a decimal value. The decimal value of a float is that of its shortest decimal form, which is the form
+//! in which the float is written: the decimal value of the float `0.1` is 0.1, and not the binary fraction next to it
+//! that the processor calculates with.
 
-use std::{cmp::Ordering, io::Write};
+use std::{borrow::Cow, cmp::Ordering, io::Write};
 
 /// Returns whether `text` is a number as RFC 8259 defines it.
 pub fn is_json_number(text: &[u8]) -> bool {
@@ -35,17 +39,98 @@ pub(crate) fn nearest_float(number: &str) -> Option<f64> {
 
 /// Returns the nearest float of a JSON number if its shortest decimal form, such as `1.1` for the text `1.10`, has the
 /// value of the number. Returns `None` if a float would change the number.
-///
-/// `text` must be a number as RFC 8259 defines it ([`is_json_number`]).
-pub fn exact_float(text: &str) -> Option<f64> {
-    let float = nearest_float(text)?;
+fn exact_float(text: &str) -> Option<f64> {
+    nearest_float(text).filter(|float| compare_float(text, *float).is_eq())
+}
+
+/// Calls `read` with the shortest decimal form of a finite float.
+fn with_shortest<R>(float: f64, read: impl FnOnce(&str) -> R) -> R {
     // The longest form, of `-f64::MAX` for example, has 24 bytes.
     let mut form = [0; 32];
     let mut rest = &mut form[..];
-    write!(rest, "{float:e}").ok()?;
+    let _ = write!(rest, "{float:e}");
     let len = 32 - rest.len();
-    let form = std::str::from_utf8(&form[..len]).ok()?;
-    compare(text, form).is_eq().then_some(float)
+    read(std::str::from_utf8(&form[..len]).unwrap_or_default())
+}
+
+/// The representation of a decimal number that keeps its value. Only this type decides whether a number is kept as text.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Exact<'t> {
+    /// A signed integer.
+    I64(i64),
+    /// An unsigned integer that exceeds [`i64::MAX`].
+    U64(u64),
+    /// A float whose shortest decimal form has the value of the number, or `-0.0` for `-0`.
+    F64(f64),
+    /// The JSON text of a number that no 64-bit integer or float represents exactly.
+    Text(Cow<'t, str>),
+}
+
+impl<'t> Exact<'t> {
+    /// Returns the representation of a decimal number. Besides JSON numbers, the forms of other formats are accepted:
+    /// a plus sign, zeros in front, and no digits on one side of the decimal point. Returns `None` for other text.
+    pub fn new(text: &'t str) -> Option<Self> {
+        let number = json_form(text)?;
+        // An integer cannot keep the sign of `-0`.
+        let is_integer = number != "-0" && !number.contains(['.', 'e', 'E']);
+        Some(if !is_integer {
+            Self::of_float(number)
+        } else if let Ok(integer) = number.parse::<i64>() {
+            Self::I64(integer)
+        } else if let Ok(integer) = number.parse::<u64>() {
+            Self::U64(integer)
+        } else {
+            Self::Text(number)
+        })
+    }
+
+    /// Returns the representation of a decimal number like [`Exact::new`], but never an integer: `5` becomes the float
+    /// `5.0`.
+    pub fn float(text: &'t str) -> Option<Self> {
+        json_form(text).map(Self::of_float)
+    }
+
+    fn of_float(number: Cow<'t, str>) -> Self {
+        exact_float(&number).map_or(Self::Text(number), Self::F64)
+    }
+}
+
+/// Returns the JSON form of a decimal number.
+fn json_form<'t>(text: &'t str) -> Option<Cow<'t, str>> {
+    if is_json_number(text.as_bytes()) {
+        return Some(text.into());
+    }
+    let text = text.strip_prefix('+').filter(|rest| !rest.starts_with('-')).unwrap_or(text);
+    let unsigned = text.strip_prefix('-').unwrap_or(text);
+    let sign = &text[..text.len() - unsigned.len()];
+    let (mantissa, exponent) =
+        unsigned.split_at(unsigned.find(['e', 'E']).unwrap_or(unsigned.len()));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    if whole.is_empty() && fraction.is_empty() {
+        return None;
+    }
+    let or_zero = |digits: &'t str| if digits.is_empty() { "0" } else { digits };
+    let (whole, point) =
+        (or_zero(whole.trim_start_matches('0')), if mantissa.contains('.') { "." } else { "" });
+    let fraction = if point.is_empty() { "" } else { or_zero(fraction) };
+    let number = format!("{sign}{whole}{point}{fraction}{exponent}");
+    is_json_number(number.as_bytes()).then_some(number.into())
+}
+
+/// Returns the whole part of a decimal number times 10 to the `power`, in one of the forms that [`Exact::new`] accepts.
+/// Returns `None` for other text, and if the result does not fit 128 bits.
+///
+/// ```
+/// use tremor_abi::document::scaled;
+///
+/// assert_eq!(scaled("1.7e9", 9), Some(1_700_000_000_000_000_000));
+/// assert_eq!(scaled("-0.0015", 3), Some(-1));
+/// ```
+pub fn scaled(text: &str, power: u32) -> Option<i128> {
+    let number = json_form(text)?;
+    let mut decimal = Decimal::new(&number);
+    decimal.magnitude = decimal.magnitude.saturating_add(power.into());
+    whole_part(&decimal)
 }
 
 /// Maximum absolute value of an exponent. Larger exponents are clamped, so numbers that differ only in a larger
@@ -145,7 +230,7 @@ pub(crate) fn compare_integer(number: &str, integer: i128) -> Ordering {
     compare(number, &integer.to_string())
 }
 
-/// Compares a JSON number with the exact value of a float. Not-a-number follows all numbers.
+/// Compares a JSON number with the decimal value of a float. Not-a-number follows all numbers.
 pub(crate) fn compare_float(number: &str, float: f64) -> Ordering {
     if float.is_nan() || float == f64::INFINITY {
         return Ordering::Less;
@@ -153,26 +238,46 @@ pub(crate) fn compare_float(number: &str, float: f64) -> Ordering {
     if float == f64::NEG_INFINITY {
         return Ordering::Greater;
     }
-    // Rounding to a float preserves the order, so all digits must be compared only if the number rounds to exactly this
+    // Rounding to a float preserves the order, so the digits must be compared only if the number rounds to exactly this
     // float.
     let nearest = number.parse().unwrap_or(f64::NAN);
     match nearest.partial_cmp(&float) {
-        Some(Ordering::Equal) | None => compare(number, &exact_digits(float)),
+        Some(Ordering::Equal) | None => with_shortest(float, |form| compare(number, form)),
         Some(order) => order,
     }
 }
 
-/// Returns the exact decimal value of a finite float; no float has more than 767 significant digits.
-fn exact_digits(float: f64) -> String {
-    format!("{float:.766e}")
+/// Compares an integer of at most 65 bits with the decimal value of a float. Not-a-number follows all numbers.
+#[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss)] // see below
+pub(crate) fn compare_integer_with_float(integer: i128, float: f64) -> Ordering {
+    if float.is_nan() {
+        return Ordering::Less;
+    }
+    if float.abs() <= MOST_EXACT {
+        let whole = float.trunc();
+        return integer
+            .cmp(&(whole as i128))
+            .then(whole.partial_cmp(&float).unwrap_or(Ordering::Equal));
+    }
+    // Only an integer that rounds to this float has to be compared digit by digit.
+    match (integer as f64).partial_cmp(&float) {
+        Some(Ordering::Equal) | None => {
+            with_shortest(float, |form| compare(&integer.to_string(), form))
+        }
+        Some(order) => order,
+    }
 }
+
+/// 2⁵³. Up to this absolute value, a whole float has the same decimal value as the integer, and other floats are between
+/// the same integers as their decimal values.
+const MOST_EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// A canonical form of a number, the same for all numbers of equal value, for hashes and keys.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NumberForm {
     /// An integer that fits [`i64`] or [`u64`].
     Integer(i128),
-    /// A number that is not such an integer, and that a float represents exactly.
+    /// A number that is not such an integer, and that is the decimal value of a float. An infinity, or not-a-number.
     Float(f64),
     /// Any other number: sign, significant digits and exponent as text.
     Decimal(String),
@@ -182,19 +287,39 @@ impl NumberForm {
     /// Returns the form of a JSON number.
     pub fn new(number: &str) -> Self {
         let decimal = Decimal::new(number);
-        let range = i128::from(i64::MIN)..=i128::from(u64::MAX);
-        if let Some(integer) = integer(&decimal).filter(|integer| range.contains(integer)) {
+        if let Some(integer) = integer(&decimal).filter(is_of_64_bits) {
             return Self::Integer(integer);
         }
-        match nearest_float(number) {
-            Some(float) if compare_float(number, float).is_eq() => Self::Float(float),
-            _ => {
+        exact_float(number).map_or_else(
+            || {
                 let sign = if decimal.is_negative { "-" } else { "" };
                 let digits: String = decimal.digits().map(char::from).collect();
                 Self::Decimal(format!("{sign}0.{digits}e{}", decimal.magnitude))
-            }
-        }
+            },
+            Self::Float,
+        )
     }
+
+    /// Returns the form of a float. All not-a-numbers have the same form.
+    #[allow(clippy::cast_possible_truncation)] // the float is whole, and its limit is checked
+    pub fn of_float(float: f64) -> Self {
+        if float.is_nan() {
+            return Self::Float(f64::NAN);
+        }
+        if float.fract().abs() > 0.0 || float.is_infinite() {
+            return Self::Float(float);
+        }
+        if float.abs() <= MOST_EXACT {
+            return Self::Integer(float as i128);
+        }
+        let integer = with_shortest(float, to_i128).filter(is_of_64_bits);
+        integer.map_or(Self::Float(float), Self::Integer)
+    }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // for `Option::filter`
+fn is_of_64_bits(integer: &i128) -> bool {
+    (i128::from(i64::MIN)..=i128::from(u64::MAX)).contains(integer)
 }
 
 /// Returns the value of a JSON number, or `None` if the number is not whole or does not fit 128 bits.
@@ -203,134 +328,27 @@ pub(crate) fn to_i128(number: &str) -> Option<i128> {
 }
 
 fn integer(decimal: &Decimal<'_>) -> Option<i128> {
+    let is_whole = decimal.len() == 0
+        || usize::try_from(decimal.magnitude).is_ok_and(|it| it >= decimal.len());
+    whole_part(decimal).filter(|_| is_whole)
+}
+
+/// Returns the number without its fraction, or `None` if the result does not fit 128 bits.
+fn whole_part(decimal: &Decimal<'_>) -> Option<i128> {
+    let Ok(magnitude) = usize::try_from(decimal.magnitude) else { return Some(0) };
     if decimal.len() == 0 {
         return Some(0);
     }
     // The absolute value of an `i128` has at most 39 digits.
-    let magnitude = usize::try_from(decimal.magnitude).ok().filter(|count| *count <= 39)?;
-    let zeros = magnitude.checked_sub(decimal.len())?;
+    let count = Some(magnitude).filter(|count| *count <= 39)?;
     // The digits are subtracted, so that the value is negative, because `i128::MIN` has no positive counterpart.
     let digits = decimal.digits().map(|digit| digit - b'0');
     let value = digits
-        .chain(std::iter::repeat_n(0, zeros))
+        .chain(std::iter::repeat(0))
+        .take(count)
         .try_fold(0_i128, |value, digit| value.checked_mul(10)?.checked_sub(i128::from(digit)))?;
     if decimal.is_negative { Some(value) } else { value.checked_neg() }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{
-        NumberForm, compare, compare_float, compare_integer, exact_float, is_json_number, to_i128,
-    };
-
-    #[test]
-    fn only_floats_that_keep_the_value_are_exact() {
-        for (text, float) in [
-            ("1.10", 1.1),
-            ("1e2", 100.0),
-            ("0.1", 0.1),
-            ("0.30000000000000004", 0.1 + 0.2),
-            ("5e-324", 5e-324),
-            ("-1.7976931348623157e308", f64::MIN),
-            ("0e999", 0.0),
-            ("100000000000000000000", 1e20),
-        ] {
-            assert_eq!(exact_float(text), Some(float), "{text}");
-        }
-        for text in [
-            "1e400",
-            "1e-400",
-            "3.14159265358979323846",
-            "0.1000000000000000055511151231257827",
-            "18446744073709551617",
-            "4.9e-324",
-            "9007199254740993.0",
-        ] {
-            assert_eq!(exact_float(text), None, "{text}");
-        }
-    }
-
-    #[test]
-    fn only_json_numbers_are_accepted() {
-        for text in
-            ["0", "-0", "1.10", "1e400", "1E+2", "-12.5e-7", "123456789012345678901234567890"]
-        {
-            assert!(is_json_number(text.as_bytes()), "{text}");
-        }
-        for text in [
-            "", "-", "+1", "01", "-01", "1.", ".5", "1e", "1e+", "1.e5", "1 ", " 1", "0x1", "NaN",
-            "1_000", "1e5.0", "Infinity", "--1", "1-",
-        ] {
-            assert!(!is_json_number(text.as_bytes()), "{text}");
-        }
-    }
-
-    #[test]
-    fn numbers_compare_by_value() {
-        for (a, b) in [("1.10", "1.1"), ("100e-2", "1"), ("-0", "0e7"), ("0.01", "1e-2")] {
-            assert!(compare(a, b).is_eq(), "{a} {b}");
-            assert_eq!(NumberForm::new(a), NumberForm::new(b));
-        }
-        let ordered = [
-            "-1e400",
-            "-18446744073709551617",
-            "-1.5",
-            "-0.1",
-            "0",
-            "1e-400",
-            "0.1",
-            "0.1000000000000000055511151231257828",
-            "18446744073709551616",
-            "1e400",
-            "1.1e400",
-        ];
-        for pair in ordered.windows(2) {
-            assert!(compare(pair[0], pair[1]).is_lt(), "{pair:?}");
-        }
-    }
-
-    #[test]
-    fn floats_compare_by_their_exact_value() {
-        let exact = "0.1000000000000000055511151231257827021181583404541015625";
-        assert!(compare_float(exact, 0.1).is_eq());
-        assert!(compare_float("0.1", 0.1).is_lt());
-        assert!(compare_float(&format!("{exact}1"), 0.1).is_gt());
-        assert!(compare_float("1e400", f64::MAX).is_gt());
-        assert!(compare_float("1e400", f64::INFINITY).is_lt());
-        assert!(compare_float("-1e400", f64::NEG_INFINITY).is_gt());
-        assert!(compare_float("1", f64::NAN).is_lt());
-        assert!(compare_float("1e-400", 0.0).is_gt() && compare_float("-0", 0.0).is_eq());
-    }
-
-    #[test]
-    fn number_form_follows_from_exact_value() {
-        for (text, form) in [
-            ("15.0", NumberForm::Integer(15)),
-            ("18446744073709551615", NumberForm::Integer(u64::MAX.into())),
-            ("18446744073709551616", NumberForm::Float(18_446_744_073_709_551_616.0)),
-            ("5e-1", NumberForm::Float(0.5)),
-            ("-0.10", NumberForm::Decimal("-0.1e0".to_owned())),
-            ("18446744073709551617", NumberForm::Decimal("0.18446744073709551617e20".to_owned())),
-            ("1e400", NumberForm::Decimal("0.1e401".to_owned())),
-        ] {
-            assert_eq!(NumberForm::new(text), form, "{text}");
-        }
-    }
-
-    #[test]
-    fn whole_numbers_up_to_128_bits_are_integers() {
-        for (text, value) in [
-            ("170141183460469231731687303715884105727", Some(i128::MAX)),
-            ("-170141183460469231731687303715884105728", Some(i128::MIN)),
-            ("170141183460469231731687303715884105728", None),
-            ("1.50e1", Some(15)),
-            ("1.5", None),
-            ("1e400", None),
-            ("1e99999999999999999999999", None),
-            ("0.0e999", Some(0)),
-        ] {
-            assert_eq!(to_i128(text), value, "{text}");
-        }
-        assert!(compare_integer("15.0", 15).is_eq() && compare_integer("15.1", 15).is_gt());
-    }
-}
+mod tests;

@@ -3,7 +3,10 @@
 use std::str::FromStr;
 
 use super::{
-    ArrayRef, Key, Node, NodeKind, ObjectRef, key::Step, number::nearest_float, subtree::Subtree,
+    ArrayRef, Key, Node, NodeKind, ObjectRef,
+    key::Step,
+    number::{NumberForm, nearest_float, to_i128},
+    subtree::Subtree,
 };
 use crate::value::{Str, Value};
 
@@ -17,7 +20,7 @@ use crate::value::{Str, Value};
 ///
 /// # Numbers that are kept as text
 /// A number that no 64-bit integer or float represents exactly is kept as text ([`NodeKind::NUMBER`]). Such a number
-/// compares by its exact value, and JSON and `Display` write its text unchanged. A type or a format without decimal
+/// compares by its decimal value, and JSON and `Display` write its text unchanged. A type or a format without decimal
 /// numbers gets the nearest float, or the text as a string if the number exceeds the range of floats.
 #[derive(Clone, Copy)]
 pub struct ValueRef<'a>(pub(super) Repr<'a>);
@@ -135,6 +138,20 @@ impl<'a> ValueRef<'a> {
             Repr::Tree(Value::Number(number)) => Some(number.as_str()),
             Repr::Tree(_) => None,
         }
+    }
+
+    /// Returns the number if it is whole and fits 128 bits, in whatever representation: the integer 5, the float `5.0`
+    /// and the text `50e-1` are the same number. Returns `None` for other numbers, and for other types.
+    pub fn whole(self) -> Option<i128> {
+        let integer = self.as_i64().map(i128::from).or_else(|| self.as_u64().map(i128::from));
+        integer.or_else(|| match self.shape() {
+            super::Shape::F64(float) => match NumberForm::of_float(float) {
+                NumberForm::Integer(integer) => Some(integer),
+                _ => None,
+            },
+            super::Shape::Number(text) => to_i128(text),
+            _ => None,
+        })
     }
 
     /// Returns the number, rounded to a float if it is an integer, or `None` if the value is not a number or exceeds

@@ -7,7 +7,7 @@
 use abi_stable::std_types::RVec;
 
 use super::{
-    MAX_DEPTH, Node, NodeKind, Shape, ValueRef, WriteError, fingerprint, is_json_number,
+    Exact, MAX_DEPTH, Node, NodeKind, Shape, ValueRef, WriteError, fingerprint, is_json_number,
     resolve_duplicates, root_index,
 };
 
@@ -113,8 +113,18 @@ impl<'b> Writer<'b> {
         self.leaf(Node::f64(value));
     }
 
-    /// Writes a number as text. Use this for a number that no 64-bit integer or float represents exactly. The text is
-    /// written unchanged. A text that is not a JSON number is an error.
+    /// Writes a number in the representation that keeps its value.
+    pub fn exact(&mut self, number: &Exact<'_>) {
+        match number {
+            Exact::I64(value) => self.i64(*value),
+            Exact::U64(value) => self.u64(*value),
+            Exact::F64(value) => self.f64(*value),
+            Exact::Text(text) => self.number(text),
+        }
+    }
+
+    /// Writes a number as text. Use [`Writer::exact`] unless you know that no 64-bit integer or float represents the
+    /// number exactly. The text is written unchanged. A text that is not a JSON number is an error.
     pub fn number(&mut self, text: &str) {
         if !is_json_number(text.as_bytes()) {
             let message = format!("invalid number {text:?}: expected a JSON number");

@@ -57,6 +57,7 @@ use std::{
 };
 
 use serde_json::Value as Json;
+use tremor_abi::value::to_value;
 
 pub use self::{
     call::Patience,
@@ -68,7 +69,7 @@ pub use self::{
 use self::{checks::Check, report::Finding};
 use super::TestHost;
 use crate::{
-    Codec, Component, Connector, Operator, Postprocessor, Preprocessor, Sink, Source,
+    Codec, Component, Connector, Error, Operator, Postprocessor, Preprocessor, Sink, Source,
     StreamSplitter,
     linked::{self, LinkedComponent, Make as Linked},
 };
@@ -182,6 +183,7 @@ pub fn splitter_with<T: StreamSplitter + Component>(config: &str, samples: &[&[u
 
 fn linked_with(component: LinkedComponent, config: &str, samples: &[&[u8]]) -> Report {
     let make = move |config: &Json, host: &TestHost| {
+        let config = &to_value(config).map_err(Error::configuration)?;
         let (id, handle) = ("verify", host.handle());
         match component.make {
             Linked::Connector(make) => make(id, config, handle).map(Instance::Connector),

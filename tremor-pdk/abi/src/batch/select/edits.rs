@@ -28,8 +28,9 @@ pub enum Part {
 /// A compiled list of the fields of an object to set and to remove. Each field is identified by the path of keys that
 /// leads to it; the empty path is the whole value.
 ///
-/// A field that exists keeps its position, and a new field becomes the last field of its object. Missing objects on the
-/// path are created. A value on the path that is not an object is replaced by an object.
+/// A field that exists keeps its position, and a new field becomes the last field of its object. Several new fields are
+/// in the order of the list. Missing objects on the path are created. A value on the path that is not an object is
+/// replaced by an object.
 ///
 /// Applied to a document, edits copy 16-byte nodes and no text of the other fields: see [`EventMut::edit`].
 #[derive(Clone, Debug)]
@@ -77,7 +78,7 @@ impl Edits {
     ) -> usize {
         self.found.clear();
         self.found.push(Some(value));
-        Splice { bytes, nodes, found: &mut self.found, in_place: true }.written(root, &self.root)
+        Splice::new(bytes, nodes, &mut self.found, true).written(root, &self.root)
     }
 }
 
@@ -140,11 +141,12 @@ impl EventMut<'_> {
     /// All values are written before the first field changes, so that copied values are those of the event before the
     /// edits.
     ///
-    /// Memory is allocated only if the buffers grow, or are shared with another batch.
+    /// If no field changes, the event stays unedited. Memory is allocated only if the buffers grow, or are shared with
+    /// another batch.
     ///
     /// # Errors
-    /// Returns an error of kind "bad data" if the part is not an object, or if a value cannot be written. The event
-    /// then stays unchanged.
+    /// Returns an error of kind "bad data" if a field is set and the part is not an object, or if a value cannot be
+    /// written. The event then stays unchanged.
     pub fn edit(
         &mut self,
         part: Part,
@@ -188,7 +190,13 @@ impl Batch {
             self.events[position].metadata = 0;
             return Ok(());
         }
-        let old = if is_whole { None } else { self.object_of(position, part)? };
+        // A part that is not an object is an error only if a field is set in it: it has no fields that could be removed.
+        let old = if is_whole { Ok(None) } else { self.object_of(position, part) };
+        let (old, wrong) = match old {
+            Ok(old) => (old, None),
+            Err(error) if self.value(&self.events[position]).is_none() => return Err(error),
+            Err(error) => (None, Some(error)),
+        };
         let event = self.events[position];
         let (bytes, nodes, values) = self.parts_mut();
         let before = (bytes.len(), nodes.len());
@@ -216,10 +224,16 @@ impl Batch {
         if !is_set && (!edits.removes || old.is_none()) {
             return Ok(());
         }
-        let root = match edits.found.first() {
-            Some(Some(value)) if is_whole => value.start,
-            _ => Splice { bytes, nodes, found: &mut edits.found, in_place: true }
-                .written(old.map(|root| root as usize), &edits.root),
+        let changed = match (wrong, edits.found.first()) {
+            (Some(error), _) => Err(error),
+            (None, Some(Some(value))) if is_whole => Ok(Some(value.start)),
+            (None, _) => Ok(Splice::new(&mut *bytes, &mut *nodes, &mut edits.found, true)
+                .changed(old.map(|root| root as usize), &edits.root)),
+        };
+        let Ok(Some(root)) = changed else {
+            bytes.truncate(before.0);
+            nodes.truncate(before.1);
+            return changed.map(drop);
         };
         let root = narrow_location(root);
         if let Some(capacity) = capacity {

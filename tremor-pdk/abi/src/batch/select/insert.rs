@@ -112,8 +112,7 @@ impl Batch {
         insertion.found.push(Some(value.clone()));
         let old = old.filter(|_| is_object).map(|root| root as usize);
         let found = &mut insertion.found;
-        Splice { bytes: &mut *bytes, nodes: &mut *nodes, found, in_place: false }
-            .written(old, &insertion.root);
+        Splice::new(&mut *bytes, &mut *nodes, found, false).written(old, &insertion.root);
         if insertion.merges {
             let pairs = value.start + 1..value.end;
             let (kept, added) = (nodes[end].len(), nodes[new].len());

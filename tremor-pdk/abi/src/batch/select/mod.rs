@@ -24,7 +24,8 @@ use crate::{
 ///
 /// A selection first keeps fields, then drops fields of the result, then renames fields. A renamed field is taken from
 /// the original event, whether or not it was kept. The renamed field replaces a field that already has the new name,
-/// and becomes the last field of its object.
+/// and becomes the last field of its object. Several renamed fields are in the order of the list. An event that has none
+/// of the fields to drop and to rename, and only fields to keep, stays unedited.
 ///
 /// Applied to a document, a selection copies 16-byte nodes and no text: see
 /// [`EventMut::select`](super::EventMut::select).
@@ -48,10 +49,11 @@ struct Branch {
     /// `true` if fields that are not in `children` are kept.
     keeps: bool,
     children: Vec<(Name, Branch)>,
-    /// Index of the renamed or new field that replaces this field.
+    /// Number of the renamed or new field that replaces this field.
     put: Option<usize>,
-    /// `true` if a renamed or new field is inserted in this field, at any depth.
-    puts_below: bool,
+    /// Numbers of the renamed or new fields that are inserted in this field, at any depth, in ascending order. Each with
+    /// the index of the child that contains it.
+    puts: Vec<(usize, usize)>,
 }
 
 /// A message that describes why a selection is invalid.
@@ -88,29 +90,34 @@ fn names(path: &Path) -> Result<Names, SelectionError> {
 
 impl Branch {
     fn new(keeps: bool) -> Self {
-        Self { keeps, children: Vec::new(), put: None, puts_below: false }
+        Self { keeps, children: Vec::new(), put: None, puts: Vec::new() }
     }
 
-    fn child(&mut self, name: &Name) -> &mut Self {
+    /// Returns the index of a child, which is created if it does not exist.
+    fn child(&mut self, name: &Name) -> usize {
         let known = self.children.iter().position(|(other, _)| other.text == name.text);
-        let position = known.unwrap_or_else(|| {
+        known.unwrap_or_else(|| {
             self.children.push((name.clone(), Self::new(self.keeps)));
             self.children.len() - 1
-        });
-        &mut self.children[position].1
+        })
     }
 
     fn set(&mut self, path: &[Name], keeps: bool) {
-        let branch = path.iter().fold(self, |branch, name| branch.child(name));
+        let branch = path.iter().fold(self, |branch, name| {
+            let child = branch.child(name);
+            &mut branch.children[child].1
+        });
         (branch.keeps, branch.children) = (keeps, Vec::new());
     }
 
-    fn put(&mut self, path: &[Name], rename: usize) {
+    /// Inserts the renamed or new field with a number that is greater than those of earlier calls.
+    fn put(&mut self, path: &[Name], number: usize) {
         let branch = path.iter().fold(self, |branch, name| {
-            branch.puts_below = true;
-            branch.child(name)
+            let child = branch.child(name);
+            branch.puts.push((number, child));
+            &mut branch.children[child].1
         });
-        branch.put = Some(rename);
+        branch.put = Some(number);
     }
 }
 
@@ -175,13 +182,12 @@ impl Batch {
         }
         let root = self.document_of(position)?;
         let (bytes, nodes) = self.buffers_mut();
-        let root = Splice { bytes, nodes, found: &mut selection.found, in_place: false }.renamed(
-            root as usize,
-            &selection.root,
-            &selection.renames,
-        )?;
-        let event = &mut self.events[position];
-        event.set_document(narrow(root));
+        let Selection { root: branch, renames, found } = selection;
+        let selected =
+            Splice::new(bytes, nodes, found, false).renamed(root as usize, branch, renames)?;
+        if let Some(root) = selected {
+            self.events[position].set_document(narrow(root));
+        }
         Ok(())
     }
 

@@ -31,13 +31,15 @@ impl Pairs {
 
 /// A writer of new objects from the nodes of existing objects in the same buffers.
 pub(in crate::batch) struct Splice<'b> {
-    pub(in crate::batch) bytes: &'b mut ByteBuffer,
-    pub(in crate::batch) nodes: &'b mut NodeBuffer,
+    bytes: &'b mut ByteBuffer,
+    nodes: &'b mut NodeBuffer,
     /// For each renamed or new field, the range of its nodes. `None` leaves the field unchanged.
-    pub(in crate::batch) found: &'b mut Vec<Option<Range<usize>>>,
+    found: &'b mut Vec<Option<Range<usize>>>,
     /// `true` if a field that exists keeps its position when it is replaced. `false` if it becomes the last field of
     /// its object.
-    pub(in crate::batch) in_place: bool,
+    in_place: bool,
+    /// `true` if the new object differs from the old one.
+    is_changed: bool,
 }
 
 /// The treatment of a pair of the old object.
@@ -52,9 +54,18 @@ enum Treatment<'b> {
     Create(&'b Branch),
 }
 
-impl Splice<'_> {
+impl<'b> Splice<'b> {
+    pub(in crate::batch) fn new(
+        bytes: &'b mut ByteBuffer,
+        nodes: &'b mut NodeBuffer,
+        found: &'b mut Vec<Option<Range<usize>>>,
+        in_place: bool,
+    ) -> Self {
+        Self { bytes, nodes, found, in_place, is_changed: false }
+    }
+
     /// Writes the object that `branch` derives from the object at `root`, whose renamed fields are at the paths of
-    /// `renames`. Returns the position of the new object.
+    /// `renames`. Returns the position of the new object, or `None` if the object does not change.
     ///
     /// # Errors
     /// Returns an error of kind "bad data", and writes nothing, if a renamed value would be nested too deeply.
@@ -63,7 +74,7 @@ impl Splice<'_> {
         root: usize,
         branch: &Branch,
         renames: &[Rename],
-    ) -> Result<usize, PluginError> {
+    ) -> Result<Option<usize>, PluginError> {
         self.found.clear();
         for rename in renames {
             let value = rename.from.iter().try_fold(root, |object, name| self.find(object, name));
@@ -73,7 +84,17 @@ impl Splice<'_> {
             }
             self.found.push(value);
         }
-        Ok(self.written(Some(root), branch))
+        Ok(self.changed(Some(root), branch))
+    }
+
+    /// Writes an object like [`Splice::written`]. Returns `None`, and writes nothing, if it would be the same object.
+    pub(super) fn changed(mut self, root: Option<usize>, branch: &Branch) -> Option<usize> {
+        let new = self.nodes.len();
+        self.object(root, branch);
+        if !self.is_changed {
+            self.nodes.truncate(new);
+        }
+        self.is_changed.then_some(new)
     }
 
     /// Writes the object that `branch` derives from the object at `root`, or from an empty object. Returns the position
@@ -110,12 +131,21 @@ impl Splice<'_> {
 
     /// Returns whether a field that exists in the event, or a new field, is inserted below `branch`.
     fn puts_below(&self, branch: &Branch) -> bool {
-        branch.puts_below
-            && branch.children.iter().any(|(_, child)| self.puts(child) || self.puts_below(child))
+        branch.puts.iter().any(|(number, _)| self.found[*number].is_some())
     }
 
-    fn puts(&self, branch: &Branch) -> bool {
-        branch.put.is_some_and(|field| self.found[field].is_some())
+    /// Returns whether the values of two ranges of nodes are the same, and represented in the same way.
+    fn are_same(&self, a: Range<usize>, b: Range<usize>) -> bool {
+        let is_same = |a: &Node, b: &Node| {
+            let data = |node: &Node| node.data().and_then(|data| self.bytes.get(data));
+            let has_data = a.kind().has_data();
+            a.kind() == b.kind()
+                && a.len() == b.len()
+                && if has_data { data(a) == data(b) } else { a.payload() == b.payload() }
+        };
+        a == b
+            || a.len() == b.len()
+                && self.nodes[a].iter().zip(&self.nodes[b]).all(|(a, b)| is_same(a, b))
     }
 
     /// Returns whether the object at `old` has an object as the value of `name`, into which fields can be inserted.
@@ -176,12 +206,17 @@ impl Splice<'_> {
             }
             self.copy(std::mem::replace(&mut run, 0..0));
             match treatment {
-                Treatment::Copy | Treatment::Omit => continue,
+                Treatment::Copy | Treatment::Omit => {
+                    self.is_changed = true;
+                    continue;
+                }
                 Treatment::Replace(found) => {
+                    self.is_changed |= !self.are_same(found.clone(), key + 1..behind);
                     self.copy(key..key + 1);
                     self.copy(found);
                 }
                 Treatment::Create(child) => {
+                    self.is_changed = true;
                     self.copy(key..key + 1);
                     self.object(None, child);
                 }
@@ -192,6 +227,7 @@ impl Splice<'_> {
                     // An object of which only some fields are kept is removed if it has none of these fields.
                     if !child.keeps && self.nodes[before + 1].is_empty() {
                         self.nodes.truncate(before);
+                        self.is_changed = true;
                         continue;
                     }
                 }
@@ -199,19 +235,28 @@ impl Splice<'_> {
             len += 1;
         }
         self.copy(run);
-        for (name, child) in &branch.children {
-            if self.in_place && old.is_some_and(|old| self.find(old, name).is_some()) {
+        for (position, (number, index)) in branch.puts.iter().enumerate() {
+            let Some(found) = self.found[*number].clone() else { continue };
+            let (name, child) = &branch.children[*index];
+            // Only the first field in a new object creates this object.
+            let mut earlier = branch.puts[..position].iter();
+            let is_written =
+                earlier.any(|(number, other)| other == index && self.found[*number].is_some());
+            if is_written || self.in_place && old.is_some_and(|old| self.find(old, name).is_some())
+            {
                 continue;
             }
-            if let Some(found) = child.put.and_then(|field| self.found[field].clone()) {
+            if child.put == Some(*number) {
                 self.key(name);
                 self.copy(found);
-                len += 1;
-            } else if self.puts_below(child) && !self.is_object(old, name) {
+            } else if self.is_object(old, name) {
+                continue;
+            } else {
                 self.key(name);
                 self.object(None, child);
-                len += 1;
             }
+            self.is_changed = true;
+            len += 1;
         }
         self.nodes[head] = Node::object(len, (self.nodes.len() - head) as u64);
     }

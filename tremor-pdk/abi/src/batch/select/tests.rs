@@ -69,7 +69,7 @@ fn fields_are_kept_dropped_and_renamed() {
         (None, &["b.x", "b.y", "b.z"], &[], r#"{"a":1,"b":{},"c":"more text"}"#),
         (None, &["b"], &[("a", "d")], r#"{"c":"more text","d":1}"#),
         (None, &["b", "c"], &[("a", "c")], r#"{"c":1}"#),
-        (None, &["b"], &[("a", "c"), ("c", "a")], r#"{"a":"more text","c":1}"#),
+        (None, &["b"], &[("a", "c"), ("c", "a")], r#"{"c":1,"a":"more text"}"#),
         (None, &["b"], &[("no", "a")], r#"{"a":1,"c":"more text"}"#),
         (Some(&["a"]), &[], &[("b.y", "y")], r#"{"a":1,"y":"text"}"#),
         (None, &["b"], &[("b.x", "x")], r#"{"a":1,"c":"more text","x":[1,{"y":2}]}"#),
@@ -85,6 +85,12 @@ fn fields_are_kept_dropped_and_renamed() {
         (Some(&[]), &[], &[("a", "b.z.a")], r#"{"b":{"z":{"a":1}}}"#),
         (None, &["c"], &[("b", "a")], r#"{"a":{"x":[1,{"y":2}],"y":"text","z":{}}}"#),
         (Some(&["c"]), &[], &[("b.x", "b")], r#"{"c":"more text","b":[1,{"y":2}]}"#),
+        (
+            Some(&[]),
+            &[],
+            &[("c", "z"), ("b.y", "n.y"), ("a", "e"), ("b.z", "n.a")],
+            r#"{"z":"more text","n":{"y":"text","a":{}},"e":1}"#,
+        ),
     ] {
         let mut selection = selection(keep, drop, rename).unwrap();
         let found = selected(&mut selection, &event()).to_string();

@@ -32,12 +32,25 @@ impl de::Error for ReadError {
     fn custom<T: fmt::Display>(message: T) -> Self {
         Self(message.to_string())
     }
+
+    fn invalid_type(found: Unexpected<'_>, expected: &dyn de::Expected) -> Self {
+        match found {
+            // serde has no name of its own for this value.
+            Unexpected::Unit => Self(format!("invalid type: null, expected {expected}")),
+            _ => Self(format!("invalid type: {found}, expected {expected}")),
+        }
+    }
+}
+
+/// Returns the deserialiser that [`read`] uses, for programs that pass it to another one.
+pub fn reader(value: ValueRef<'_>) -> impl Deserializer<'_, Error = ReadError> {
+    Reader { value, depth: MAX_DEPTH }
 }
 
 /// Deserialises a value of type `T` from a view. The result may borrow text and binary data from the view. Enums have
 /// the representation that [`write`](crate::document::write) uses.
 pub fn read<'de, T: Deserialize<'de>>(value: ValueRef<'de>) -> Result<T, ReadError> {
-    T::deserialize(Reader { value, depth: MAX_DEPTH })
+    T::deserialize(reader(value))
 }
 
 /// A value from which at most `depth` levels of arrays and objects are read.

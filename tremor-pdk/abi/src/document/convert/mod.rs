@@ -29,6 +29,6 @@ mod serialize;
 mod serializer;
 
 pub use self::{
-    deserializer::{ReadError, read},
+    deserializer::{ReadError, read, reader},
     serializer::write,
 };

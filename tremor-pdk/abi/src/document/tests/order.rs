@@ -28,7 +28,7 @@ fn number(text: String) -> Value<'static> {
 /// Generates numbers that are close to one another, in all representations.
 fn any_number() -> impl Strategy<Value = Value<'static>> {
     let anchors = [0, 1, -1, 1 << 53, i64::MAX, i64::MIN, (1 << 53) + 1];
-    (prop::sample::select(anchors.to_vec()), -2_i64..3, 0_u8..7).prop_map(|(anchor, step, kind)| {
+    (prop::sample::select(anchors.to_vec()), -2_i64..3, 0_u8..9).prop_map(|(anchor, step, kind)| {
         let integer = anchor.wrapping_add(step);
         #[allow(clippy::cast_sign_loss, clippy::cast_precision_loss)]
         match kind {
@@ -38,6 +38,8 @@ fn any_number() -> impl Strategy<Value = Value<'static>> {
             3 => number(format!("{integer}.0")),
             4 => number(format!("{integer}.00000E+0")),
             5 => number(format!("{integer}.500000000000000000001")),
+            6 => number(format!("{:?}", integer as f64)),
+            7 => number(format!("{:?}", integer as f64 + 0.5)),
             _ => Value::F64(integer as f64 + 0.5),
         }
     })
@@ -94,7 +96,7 @@ proptest! {
 }
 
 #[test]
-fn numbers_compare_by_exact_value() {
+fn numbers_compare_by_decimal_value() {
     let ascending = [
         Value::F64(f64::NEG_INFINITY),
         Value::I64(i64::MIN),
@@ -106,8 +108,10 @@ fn numbers_compare_by_exact_value() {
         Value::F64(9_007_199_254_740_992.0),
         Value::I64(9_007_199_254_740_993),
         Value::I64(i64::MAX),
-        Value::F64(9_223_372_036_854_775_808.0),
         Value::U64(9_223_372_036_854_775_809),
+        // This float is written as 9.223372036854776e18.
+        Value::F64(9_223_372_036_854_775_808.0),
+        Value::U64(9_223_372_036_854_776_001),
         Value::U64(u64::MAX),
         Value::F64(18_446_744_073_709_551_616.0),
         Value::F64(f64::INFINITY),
@@ -118,7 +122,15 @@ fn numbers_compare_by_exact_value() {
             assert_eq!(a.cmp(b), n.cmp(&m), "{a:?} {b:?}");
         }
     }
-    assert_eq!(Value::F64(-0.0), Value::I64(0));
+    for (a, b) in [
+        (Value::F64(-0.0), Value::I64(0)),
+        (Value::F64(9_223_372_036_854_775_808.0), Value::U64(9_223_372_036_854_776_000)),
+        (Value::F64(0.1), number("0.10".to_owned())),
+        (Value::F64(1e300), number("1e300".to_owned())),
+    ] {
+        assert_eq!((&a, hash(&a)), (&b, hash(&b)));
+    }
+    assert!(Value::F64(0.1) < number("0.1000000000000000001".to_owned()));
     assert_eq!(hash(Value::F64(-0.0)), hash(Value::U64(0)));
     assert_eq!(Value::F64(f64::NAN), Value::F64(-f64::NAN));
     assert_eq!(hash(Value::F64(f64::NAN)), hash(Value::F64(-f64::NAN)));

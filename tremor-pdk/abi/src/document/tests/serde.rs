@@ -100,6 +100,7 @@ fn mismatch_names_the_reason() {
     let message = |value: Value<'_>| from_value::<Shape>(&value).map_err(|error| error.to_string());
     let cases = [
         (literal!(1), "invalid type: integer `1`, expected text or an object with one key"),
+        (literal!(null), "invalid type: null, expected text or an object with one key"),
         (literal!({ "a": 1, "b": 2 }), "invalid value: map, expected an object with one key"),
         (literal!("New"), "invalid type: unit variant, expected a variant with a value"),
         (literal!({ "New": 256 }), "invalid value: integer `256`, expected u8"),

@@ -83,8 +83,32 @@ fn fields_are_set_in_place_added_and_removed() {
         let result = edited(&mut edits(set, remove), &event, &values);
         assert_eq!(result.as_deref(), Ok(expected), "{set:?} {remove:?}");
     }
+    // Fields of objects that are created have the order of the list too, without the fields that are not set.
+    let mut ordered = edits(&["n.a", "z", "n.b", "y.q"], &["y.a", "n.c"]);
+    let some = |value: u8| Some(json!(value));
+    for (values, expected) in [
+        ([some(1), some(2), some(3), some(4)], r#"{"n":{"a":1,"b":3},"z":2,"y":{"q":4}}"#),
+        ([None, some(2), some(3), some(4)], r#"{"z":2,"n":{"b":3},"y":{"q":4}}"#),
+        ([None, None, None, some(4)], r#"{"y":{"q":4}}"#),
+    ] {
+        let result = edited(&mut ordered, &json!({}), &values);
+        assert_eq!(result.as_deref(), Ok(expected));
+    }
     let error = edited(&mut edits(&["a"], &[]), &json!([1]), &one(json!(0))).unwrap_err();
     assert_eq!(error, "expected an object to edit fields of, found an array");
+}
+
+/// A value that is not an object has no fields, so there is nothing to remove.
+#[test]
+fn edits_that_set_nothing_leave_any_value_unchanged() {
+    for value in [json!([1]), json!("text"), json!(null), json!({ "a": 1 })] {
+        let result = edited(&mut edits(&["b", "c.d"], &["x", "a.z"]), &value, &[None, None]);
+        assert_eq!(result, Ok(value.to_string()));
+    }
+    let mut batch = Batch::new();
+    batch.push_message(b"undecoded");
+    let done = batch.get_mut(0).unwrap().edit(Part::Payload, &mut edits(&[], &["a"]), |_, _| {});
+    assert!(done.unwrap_err().to_string().ends_with("found no value"));
 }
 
 #[test]
