@@ -99,13 +99,21 @@ impl Terminator {
             return Vec::new();
         }
         let check = |event| self.check(encoded.raw(event).unwrap_or_default()).err();
-        let rejected = if encoded.events().iter().any(|event| check(event).is_some()) {
+        let mut rejected = if encoded.events().iter().any(|event| check(event).is_some()) {
             let errors: Vec<Option<Error>> = encoded.events().iter().map(check).collect();
             take_out(encoded, batch, errors)
         } else {
             Vec::new()
         };
-        encoded.cut(|cutter| cutter.emit_followed(&self.bytes));
+        let refused = encoded.cut(|cutter| cutter.emit_followed(&self.bytes));
+        // The batch is too large for the terminators. All of it is rejected, so that messages still match their events.
+        if let Some(Rejected { error, .. }) = refused.into_iter().next() {
+            encoded.retain(|_| false);
+            batch.retain(|event| {
+                rejected.push(Rejected { event: event.into(), error: error.clone() });
+                false
+            });
+        }
         rejected
     }
 }

@@ -129,8 +129,8 @@ impl Postprocessor for End {
         Some(&self.0)
     }
 
-    fn process(&mut self, batch: &mut Batch, _output: &mut Output) -> Result<()> {
-        batch.cut(|cutter| cutter.emit_followed(&self.0));
+    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        output.reject_all(batch.cut(|cutter| cutter.emit_followed(&self.0)));
         Ok(())
     }
 }

@@ -134,3 +134,26 @@ links: [input -> output, input/err -> dead]"
     asked.until_log("codec `hostile_codec` has panicked too often");
     asked.end();
 }
+
+/// No event follows a flush, so the source does not read the failed events again in this run.
+#[test]
+fn flush_that_panics_or_fails_fails_the_flow() {
+    for (fault, says) in [
+        ("flush_panics", "1 events were lost in a call that failed: panicked in flush"),
+        ("flush_fails", "still buffers 1 events after its `flush`"),
+    ] {
+        let flow = format!(
+            "connectors:
+  input:
+    type: file
+    preprocessors: [lines]
+    codec: string
+    config: {{ path: in, mode: read, checkpoint: at }}
+  output: {{ type: 'null' }}
+pipelines: {{ main: {{ operators: [{{ type: hostile_operator, config: {{ fault: {fault} }} }}] }} }}
+links: [input -> main -> output]"
+        );
+        let run = Scene::new(&flow).write("in", b"one\n").run();
+        run.expect(1, &["error: flow `flow` failed: pipeline `main`: ", says, "1 failed"]);
+    }
+}

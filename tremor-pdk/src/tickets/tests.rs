@@ -99,3 +99,14 @@ fn task_that_waits_is_woken_by_the_end_of_a_pull() {
     let Poll::Ready(progress) = progress.as_mut().poll(&mut context) else { panic!("pending") };
     assert_eq!(progress.acknowledged, [0, 1, 2, 3]);
 }
+
+#[test]
+fn rejected_message_adds_no_event_and_fails_its_ticket() {
+    let tickets = Tickets::new();
+    let mut batch = StructuredBatch::new();
+    batch.set_pull(1);
+    tickets.begin(&mut batch).reject(7, Error::bad_data("no text"));
+    assert!(batch.is_empty());
+    let undecodable = Some(Error::bad_data("no text"));
+    assert_eq!(tickets.take().failed, [FailedTicket { ticket: 7, undecodable }]);
+}

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use serde::Serialize;
 
 use super::{FailedTicket, Tickets};
-use crate::{EventMut, Form, Raw, Result, Structured, TypedBatch};
+use crate::{Error, EventMut, Form, Raw, Result, Structured, TypedBatch};
 
 /// A writer that adds events to the batch of a pull, each with its ticket: see [`Tickets::begin`]. Dereferences to
 /// [`TypedBatch`] for reading.
@@ -19,6 +19,12 @@ pub struct TicketWriter<'b, T, F: Form> {
 impl<'b, T, F: Form> TicketWriter<'b, T, F> {
     pub(super) fn new(all: &'b Tickets<T>, batch: &'b mut TypedBatch<F>) -> Self {
         Self { all, batch, tickets: Vec::new() }
+    }
+
+    /// Reports the ticket of a message that cannot become an event as failed and undecodable. Adds no event.
+    pub fn reject(&mut self, ticket: T, error: Error) {
+        let failed = FailedTicket { ticket, undecodable: Some(error) };
+        self.all.update(|shared| shared.progress.failed.push(failed));
     }
 
     /// Returns the event that was added last, to set its metadata.
@@ -44,8 +50,7 @@ impl<T> TicketWriter<'_, T, Structured> {
         match self.batch.stream(stream).push(value) {
             Ok(()) => self.tickets.push((position, ticket)),
             Err(error) => {
-                let failed = FailedTicket { ticket, undecodable: Some(error.clone()) };
-                self.all.update(|shared| shared.progress.failed.push(failed));
+                self.reject(ticket, error.clone());
                 return Err(error);
             }
         }

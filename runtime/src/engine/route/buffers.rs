@@ -65,6 +65,11 @@ impl Buffers {
         self.batches.values().any(|batch| batch.token.is_replayable())
     }
 
+    /// Returns `false` if a source has finished that would read a buffered event again if it failed.
+    pub(crate) fn are_read_again(&self) -> bool {
+        self.batches.values().all(|batch| batch.token.is_read_again())
+    }
+
     /// Counts the buffered events after an operator call with the batch that was last [numbered](Buffers::number).
     /// `input` is the token of that batch.
     pub(crate) fn account(&mut self, input: Token, output: &mut Output) -> Outcome {

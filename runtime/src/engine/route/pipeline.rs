@@ -324,11 +324,12 @@ impl Pipeline {
         });
         let has_panicked = error.as_ref().is_some_and(|error| error.kind() == ErrorKind::PANICKED);
         let is_tracked = input.is_tracked() || step.buffers.is_tracked();
+        let is_replayable = input.is_replayable() || step.buffers.is_replayable();
+        let is_read_again = input.is_read_again() && step.buffers.are_read_again();
         let mut buffered = 0;
         if let (true, Some(error)) = (has_panicked, &error) {
             buffered = step.restart(name, error, env.control);
         }
-        let is_replayable = input.is_replayable() || step.buffers.is_replayable();
         let merged = step.output.take_merged();
         // After a merge, an event may contain any other event of the batch, so the whole pull has to fail if one event
         // fails.
@@ -363,8 +364,8 @@ impl Pipeline {
             step.buffers.fail();
             drop(item.token.clone());
             // While the operator can still be restarted, this is not recorded as a permanent failure: a source that
-            // reads failed events again sends them to the new instance.
-            if !has_panicked || step.make.is_none() {
+            // reads failed events again sends them to the new instance, unless the source has finished.
+            if !has_panicked || step.make.is_none() || (is_replayable && !is_read_again) {
                 fail(name, failed, || error, is_replayable, env.control);
             }
         }
@@ -402,7 +403,11 @@ impl Pipeline {
         step.output.begin(step.buffers.number(&Token::untracked()));
         let result = match call {
             Call::Time(now) => step.operator.on_time(now, &mut step.output),
-            Call::Drain => step.operator.flush(&mut step.output),
+            Call::Drain => {
+                // No event follows, so an operator that panics now is not replaced, and its events fail permanently.
+                step.make = None;
+                step.operator.flush(&mut step.output)
+            }
         };
         if let Err(error) = &result {
             tracing::error!(component = %self.name, %error, "{}", step.label);

@@ -28,7 +28,14 @@ impl Session<'_> {
 
     /// Closes the sink, because no event follows. Returns `false` if the sink still buffers events, so that it has to
     /// be closed again after a wait.
+    ///
+    /// Does not begin if the flow was stopped or the connection was lost. A stop makes other components drop their
+    /// senders, so that queues end; without this check, it would depend on the order in which tasks run whether the
+    /// sink counts as one that did not close in time.
     pub(super) async fn close(&mut self) -> Result<bool, End> {
+        if self.interrupt.now().is_some() {
+            return Err(End::Interrupted);
+        }
         self.side.undrained = true;
         match self.interrupt.or(self.sink.close()).await {
             Err(_) => Err(End::Interrupted),

@@ -226,7 +226,10 @@ impl SourceSide {
             connection.event_passed();
         }
         match end {
-            End::Finished => Ok(OutstandingAcks { intake, ledger, control: self.control.clone() }),
+            End::Finished => {
+                ledger.iter().for_each(|ledger| ledger.finish());
+                Ok(OutstandingAcks { intake, ledger, control: self.control.clone() })
+            }
             end => Err(end),
         }
     }

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use tremor_abi::batch::{HostBatch, RemainingInput};
+use tremor_abi::batch::{Event, HostBatch, RemainingInput};
 use tremor_pdk::{Batch, Error};
 
 use crate::engine::{
@@ -43,6 +43,10 @@ impl Worker {
         // The pull and the preprocessors are in order too.
         let pulled_for = self.router.clock().elapsed(since);
         let Preprocessed { mut batch, mut rejected, discarded, whole, token, events, .. } = pulled;
+        if self.codec.is_none() && batch.events().iter().any(Event::is_stream_end) {
+            // An operator would take the end for an event, and reject it because it has no value.
+            batch.retain(|event| !event.is_stream_end());
+        }
         let stats = &self.router.stats;
         stats.bytes(pulled.bytes);
         stats.taken(batch.len() + rejected.len() + discarded + usize::from(!whole));

@@ -12,7 +12,7 @@ use std::{
 
 use tremor_abi::batch::HostBatch;
 use tremor_pdk::{
-    Acks, Batch, Buffered, Error, Exception, InFlight, Operator, Output, Pull, Result,
+    Acks, Batch, Buffered, Error, Exception, InFlight, Operator, Output, Pull, Result, Verdict,
 };
 
 use super::peer::Peer;
@@ -37,6 +37,8 @@ pub(super) struct Pulls {
     pub(super) until: Option<Arc<AtomicBool>>,
     /// `true` if the source reads fragments of one stream instead of messages.
     pub(super) fragments: bool,
+    /// `true` if the source adds values, and after each the end of its stream.
+    pub(super) ends: bool,
     /// `true` if the source returns an error for every acknowledgement.
     pub(super) rejects_acks: bool,
     /// Maximum number of events in flight; 0 for no limit.
@@ -59,6 +61,7 @@ impl Pulls {
             reports: Reports::default(),
             until: None,
             fragments: false,
+            ends: false,
             rejects_acks: false,
             most_in_flight: 0,
             breaker: Shared::default(),
@@ -92,6 +95,9 @@ impl DynSource for Pulls {
         for message in &messages {
             if self.fragments {
                 batch.stream(0).push_fragment(message.as_bytes());
+            } else if self.ends {
+                batch.stream(0).push(message)?;
+                batch.stream(0).end();
             } else {
                 batch.push_message(message.as_bytes());
             }
@@ -283,6 +289,19 @@ impl Operator for Timed {
         self.due = None;
         self.was_called.store(true, Ordering::Relaxed);
         output.create(&"timer")?;
+        Ok(())
+    }
+}
+
+/// An operator that rejects events without a value.
+pub(super) struct NeedsValue;
+
+impl Operator for NeedsValue {
+    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        output.divert(batch, |event| match event.value() {
+            Some(_) => Verdict::Keep,
+            None => Verdict::Reject(Error::bad_data("the event has no value")),
+        });
         Ok(())
     }
 }

@@ -21,6 +21,7 @@ mod processing;
 mod reconnecting;
 mod retrying;
 mod rounds;
+mod stopping;
 mod supervising;
 mod ticking;
 mod timed;

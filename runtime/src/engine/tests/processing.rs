@@ -2,7 +2,7 @@ use std::sync::{Arc, atomic::AtomicBool};
 
 use super::{
     Setup,
-    doubles::{Fives, Pulls, Records, Shared, SinkScript, Timed},
+    doubles::{Fives, NeedsValue, Pulls, Records, Shared, SinkScript, Timed},
     pulls,
 };
 
@@ -72,4 +72,15 @@ fn due_operator_is_called_while_the_source_waits() {
     let setup = Setup::default().operators("main", vec![Box::new(timed)]);
     let outcome = setup.run(source, &SinkScript::of([]));
     assert_eq!(outcome.messages(), ["0", "1", "2", "\"timer\""]);
+}
+
+#[test]
+fn ends_of_streams_reach_neither_operators_nor_sinks() {
+    let setup = Setup::default().set("source", |it| it.codec = None);
+    let setup = setup.operators("main", vec![Box::new(NeedsValue)]);
+    let source = Pulls { ends: true, ..Pulls::of(&[&["1", "2"], &["3"]]) };
+    let outcome = setup.run(source, &SinkScript::of([]));
+    assert_eq!(outcome.messages(), ["\"1\"", "\"2\"", "\"3\""]);
+    assert_eq!((outcome.counts.events_in, outcome.counts.failed), (3, 0));
+    assert_eq!(outcome.reports, pulls(2, true));
 }

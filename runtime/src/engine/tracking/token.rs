@@ -114,6 +114,18 @@ impl Token {
         }
     }
 
+    /// Returns `false` if a source that would read the events again has finished, so that it does so only in the next
+    /// run.
+    pub(crate) fn is_read_again(&self) -> bool {
+        match self.pull.as_ref().map(|pull| &pull.end) {
+            Some(End::Source { ledger, .. }) => {
+                ledger.is_final || !ledger.has_finished.load(Ordering::Relaxed)
+            }
+            Some(End::Joined(tokens)) => tokens.iter().all(Self::is_read_again),
+            None => true,
+        }
+    }
+
     /// Creates the token of the pull with the number `pull`, whose outcome is reported to `ledger`.
     pub(crate) fn of(pull: u64, ledger: &Arc<Ledger>) -> Self {
         Self::ending(End::Source { pull, ledger: ledger.clone() })
@@ -278,12 +290,19 @@ pub(crate) struct Ledger {
     has_ended: AtomicBool,
     /// `true` if the source does not read failed events again.
     pub(crate) is_final: bool,
+    /// `true` once the source has finished, so that it is not pulled again.
+    has_finished: AtomicBool,
 }
 
 impl Ledger {
     /// Creates the ledger of a source. `replays_failed` is `true` if the source reads failed events a second time.
     pub(crate) fn of(replays_failed: bool) -> Self {
         Self { is_final: !replays_failed, ..Self::default() }
+    }
+
+    /// Records that the source is not pulled again.
+    pub(crate) fn finish(&self) {
+        self.has_finished.store(true, Ordering::Relaxed);
     }
 
     fn ended(&self, ended: Ended) {

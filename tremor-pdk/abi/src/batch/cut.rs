@@ -208,6 +208,7 @@ impl Batch {
     ///
     /// Use this method if the output is about as large as the input, and
     /// [`RemainingInput::cut`](super::RemainingInput::cut) otherwise.
+    #[must_use = "events that are not passed to `Output::reject_all` are lost"]
     pub fn cut(&mut self, cut: impl FnMut(&mut Cutter<'_>)) -> Vec<Rejected> {
         let (mut rejected, rest) = self.cut_at_most(usize::MAX, cut);
         if let Some(rest) = rest {

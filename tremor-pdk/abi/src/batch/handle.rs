@@ -171,6 +171,12 @@ impl<'b> EventMut<'b> {
         self.batch.value_mut(self.position)
     }
 
+    /// Returns the time when the event was read, in ns since the Unix epoch.
+    #[inline]
+    pub fn ingest_ns(&self) -> u64 {
+        self.get().ingest_ns()
+    }
+
     /// Sets the time when the event was read, in ns since the Unix epoch. If the source does not set a time, the
     /// runtime sets the time after the pull.
     pub fn set_ingest_ns(&mut self, ingest_ns: u64) {

@@ -341,10 +341,14 @@ mod tests {
         let mut batch = Batch::new();
         batch.push_message(b"one,two");
         batch.set_metadata(0, literal!({ "from": "here" }));
-        batch.cut(|cutter| {
-            cutter.emit(0..3);
-            cutter.emit(4..7);
-        });
+        assert!(
+            batch
+                .cut(|cutter| {
+                    cutter.emit(0..3);
+                    cutter.emit(4..7);
+                })
+                .is_empty()
+        );
         let own = batch.metadata_mut(1);
         own.as_object_mut().unwrap().insert("n", 2);
         assert_eq!(seen(&batch), [r#"{"from":"here"}"#, r#"{"from":"here","n":2}"#]);
@@ -369,10 +373,14 @@ mod tests {
         let mut batch = Batch::new();
         batch.push_message(b"one,two");
         batch.write_metadata(0, |writer| writer.write_value((&known).into())).unwrap();
-        batch.cut(|cutter| {
-            cutter.emit(0..3);
-            cutter.emit(4..7);
-        });
+        assert!(
+            batch
+                .cut(|cutter| {
+                    cutter.emit(0..3);
+                    cutter.emit(4..7);
+                })
+                .is_empty()
+        );
         let before = batch.bytes().len();
         let other = batch.clone();
         extended(&mut batch);

@@ -89,6 +89,7 @@ impl RemainingInput {
 
     /// Calls `cut` for the events of `batch` as [`Batch::cut`] does, but stops when the output reaches
     /// [`Batch::WEIGHT_AT_MOST`]. The remaining input is kept, and is processed before the input of the next call.
+    #[must_use = "events that are not passed to `Output::reject_all` are lost"]
     pub fn cut(&mut self, batch: &mut Batch, cut: impl FnMut(&mut Cutter<'_>)) -> Vec<Rejected> {
         if !self.is_empty() {
             self.put_last(std::mem::take(batch));
@@ -213,12 +214,12 @@ mod tests {
         let mut remaining = RemainingInput::default();
         let mut batch = Batch::new();
         batch.stream(0).push_fragment("a".repeat(20_000).as_bytes());
-        remaining.cut(&mut batch, expand);
+        assert!(remaining.cut(&mut batch, expand).is_empty());
         let mut found: Vec<u8> = messages(&batch).iter().map(|message| message[0]).collect();
         let mut next = Batch::new();
         next.stream(0).push_fragment(b"b");
         while !remaining.is_empty() {
-            remaining.cut(&mut next, expand);
+            assert!(remaining.cut(&mut next, expand).is_empty());
             found.extend(messages(&next).iter().map(|message| message[0]));
             next = Batch::new();
         }
