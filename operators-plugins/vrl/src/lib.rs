@@ -29,6 +29,11 @@ mod log;
 mod program;
 mod target;
 
+use std::{
+    any::Any,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
 use tremor_pdk::{EventMut, prelude::*};
 use vrl::compiler::{self, ExpressionError, TimeZone, state::RuntimeState};
 
@@ -82,7 +87,12 @@ impl Vrl {
             };
             return verdict(*port, changed);
         }
-        match self.run(&input) {
+        // Some functions of VRL panic on unusual arguments. Only this event fails: the next run clears the state.
+        let ran = match catch_unwind(AssertUnwindSafe(|| self.run(&input))) {
+            Ok(ran) => ran,
+            Err(payload) => return Verdict::Reject(panicked(payload)),
+        };
+        match ran {
             Ok(()) => {}
             Err(Failure::Aborted(_)) if self.drop_on_abort => return Verdict::Discard,
             Err(Failure::Aborted(cause)) => {
@@ -124,6 +134,19 @@ impl Vrl {
             Err(cause) => Err(Failure::Failed(cause)),
         }
     }
+}
+
+/// Returns the error of an event on which the program has panicked.
+fn panicked(payload: Box<dyn Any + Send>) -> Error {
+    let text = payload.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
+    let cause = text.unwrap_or("the panic has no message");
+    let error = Error::bad_data(format!(
+        "the program panicked: {cause}; check the arguments of its functions, for example with `is_string`"
+    ));
+    // The drop of a payload of another type may panic again.
+    std::mem::forget(payload);
+    error
 }
 
 /// Returns the verdict on an event that leaves by `port`, or by `out`. `changed` is the result of its changes.

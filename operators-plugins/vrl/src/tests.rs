@@ -401,3 +401,23 @@ fn log_writes_to_the_log_of_the_host_at_most_once_a_second() {
     let expected = [(error, "1"), (info, "each"), (info, "each"), (error, "3"), (info, "each")];
     assert_eq!(lines, expected.map(|(level, line)| (level, line.to_owned())));
 }
+
+/// The functions and arguments panic in the crate. If a later version returns errors instead, the events still fail.
+#[test]
+fn panic_of_a_function_costs_only_its_event() {
+    for (source, good, bad) in [
+        (".x = snakecase!(.a)", Value::from("oneTwo"), Value::Null),
+        (".x = format_number!(.a, scale: 2)", Value::from(1.5), Value::from(1e300)),
+    ] {
+        let mut operator = operator(config(source));
+        let event = |value: &Value<'static>| literal!({ "a": value.clone() });
+        let mut batch = batch(&[event(&good), event(&bad), event(&good)]);
+        let mut output = Output::new();
+        operator.process(&mut batch, &mut output).unwrap();
+        let rejected = output.take_rejected();
+        assert_eq!((batch.len(), rejected.len()), (2, 1), "{source}");
+        assert_eq!(rejected[0].error.kind(), ErrorKind::BAD_DATA, "{source}");
+        let seen = seen(&batch);
+        assert!(seen[0] == seen[1] && seen[0].contains("\"x\":"), "{source}: {seen:?}");
+    }
+}
