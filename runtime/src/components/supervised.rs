@@ -42,7 +42,7 @@ impl<T> Supervised<T> {
     /// Makes a call. After a panic, replaces the instance.
     ///
     /// # Errors
-    /// Those of the call; kind panicked if the part is not called any more.
+    /// Returns the error of the call, or one of kind panicked if the part is not called any more.
     pub(super) fn call<R>(&mut self, call: impl FnOnce(&mut T) -> Result<R>) -> Result<R> {
         self.restarts.check(&self.maker.part)?;
         let result = call(&mut self.instance);

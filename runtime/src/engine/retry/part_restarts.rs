@@ -92,7 +92,7 @@ impl PartRestarts {
     fn give_back(&self) {
         let counts = &mut *lock(&self.counts);
         counts.budget.give_back(std::mem::take(&mut counts.unproven));
-        // Another instance may have exhausted the budget meanwhile.
+        // The state stays exhausted if a panic of another instance has exhausted the budget meanwhile.
         let (from, to) = (UNPROVEN, WORKING);
         let _ = self.state.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
     }
