@@ -78,7 +78,8 @@ pub(crate) const FEW_EVENTS: usize = 8;
 pub(crate) const FEW_BYTES: usize = 16 << 10;
 
 /// Longest time that a task spins for another task before it parks. The time is enough for one batch. Without spinning,
-/// flows of JSON lose 14 to 24 % of their throughput (`bench/runs/2026-11-26-scheduling`).
+/// flows of JSON lose 14 to 24 % of their throughput (`bench/runs/2026-11-26-scheduling`). Beside other busy programs,
+/// 100 µs with yields made two threads slower than one (`bench/runs/2026-11-28-spin`).
 pub(crate) const SPIN: Duration = Duration::from_micros(25);
 /// Longest wait of a source for its next pull, in ns, for which the source spins, because a timer would be late. At
 /// 100,000 events/s, the median latency is 5 µs with spinning and 148 µs without (`bench/runs/2026-11-26-scheduling`).
