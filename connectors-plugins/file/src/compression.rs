@@ -17,6 +17,7 @@ use liblzma::{
     stream::{Check, Filters, LzmaOptions, Stream},
     write::XzEncoder,
 };
+use rustix::io::{ReadWriteFlags, preadv2};
 
 /// Largest window that a compressed file may require, as an exponent of two: 64 MiB, the window of
 /// the highest preset of xz.
@@ -240,6 +241,17 @@ impl Input {
     /// Returns the number of bytes read from the file, before decompression.
     pub(crate) fn position(&self) -> u64 {
         self.read.load(Ordering::Relaxed)
+    }
+
+    /// Reads the part of an uncompressed file that is in the page cache. Returns `None` if the read would wait for the
+    /// disk, at the end of the file, on an error, and if the file system cannot tell. Does not block.
+    pub(crate) fn read_cached(&mut self, buffer: &mut [u8]) -> Option<usize> {
+        let State::Plain(Counted { file, read }) = &self.state else { return None };
+        // The offset `u64::MAX` stands for the position of the file, which the call moves.
+        let mut buffers = [io::IoSliceMut::new(buffer)];
+        let count = preadv2(file, &mut buffers, u64::MAX, ReadWriteFlags::NOWAIT).ok()?;
+        read.fetch_add(count as u64, Ordering::Relaxed);
+        (count > 0).then_some(count)
     }
 
     fn decompress(&mut self, buffer: &mut [u8], format: Format) -> io::Result<usize> {

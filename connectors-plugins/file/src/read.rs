@@ -5,7 +5,7 @@ use std::{
     io::{self, Read},
     mem,
     os::unix::fs::FileTypeExt,
-    path::{self, PathBuf},
+    path::{self, Path, PathBuf},
     sync::Arc,
 };
 
@@ -13,7 +13,13 @@ use tremor_pdk::{Blocking, Origin, prelude::*};
 
 use crate::{Config, compression::Input, offset::Offsets, origin};
 
-/// Reads a file in chunks. While the flow processes one chunk, a blocking task reads the next.
+/// Number of chunks that blocking tasks read after a chunk that was not in memory. A slow disk is
+/// thus read ahead of the flow, and a file that is in memory is soon read without other threads.
+const READS_AHEAD: u32 = 16;
+
+/// Reads a file in chunks, on the thread of the task while they are in the page cache. Otherwise a
+/// blocking task reads the next chunk while the flow processes one, because moving a read to another
+/// thread takes longer than the copy from the cache.
 pub struct Reader {
     host: Host,
     /// Absolute path of the file.
@@ -35,6 +41,8 @@ pub struct Reader {
     /// `true` if the next read has to wait until the pipe has data or has lost its last writer, so
     /// that no thread blocks on the pipe.
     waits: bool,
+    /// Number of chunks that are still to be read by blocking tasks, without a look into the cache.
+    reads_ahead: u32,
     finished: bool,
 }
 
@@ -67,6 +75,7 @@ impl Reader {
             expected,
             reading: None,
             waits,
+            reads_ahead: 0,
             finished: false,
         })
     }
@@ -79,19 +88,49 @@ impl Reader {
             let result = read_chunk(&mut input, &mut batch, space).and_then(|count| {
                 if count == 0 { check_end(&file, &input, expected) } else { Ok(count) }
             });
-            match &mut offsets {
-                Some(offsets) => {
-                    // The end has the offset of the last message, which may have no terminator.
-                    if let Ok(0) = result {
-                        batch.stream(0).end();
-                    }
-                    let end = offsets.next() + result.as_ref().map_or(0, |count| *count as u64);
-                    offsets.divide(&mut batch, end, &path);
-                }
-                None => batch.apply_origin(0, &origin),
+            // The end has the offset of the last message, which may have no terminator.
+            if let (Ok(0), Some(_)) = (&result, &offsets) {
+                batch.stream(0).end();
             }
+            let count = *result.as_ref().unwrap_or(&0);
+            describe(&mut batch, count, &mut offsets, &path, &origin);
             Chunk { batch, input, offsets, result }
         })
+    }
+
+    /// Reads the next chunk into `batch` if it is in memory, and returns whether it was. Does not block.
+    fn read_cached(&mut self, batch: &mut RawBatch) -> bool {
+        let Some(input) = self.input.as_mut().filter(|_| self.reading.is_none()) else {
+            return false;
+        };
+        if self.waits || self.reads_ahead > 0 {
+            return false;
+        }
+        let read = |buffer: &mut [u8]| input.read_cached(buffer).ok_or(());
+        let Ok(count) = batch.stream(0).read_fragment(self.chunk_bytes, read) else {
+            self.reads_ahead = READS_AHEAD;
+            return false;
+        };
+        describe(batch, count, &mut self.offsets, &self.path, &self.origin);
+        true
+    }
+}
+
+/// Adds the origin of the `count` bytes that were read into `batch`, with their offsets if events
+/// have these.
+fn describe(
+    batch: &mut RawBatch,
+    count: usize,
+    offsets: &mut Option<Offsets>,
+    path: &Path,
+    origin: &Origin,
+) {
+    match offsets {
+        Some(offsets) => {
+            let end = offsets.next() + count as u64;
+            offsets.divide(batch, end, path);
+        }
+        None => batch.apply_origin(0, origin),
     }
 }
 
@@ -101,6 +140,9 @@ impl Source for Reader {
     async fn pull(&mut self, batch: &mut RawBatch) -> Result<Pull> {
         if self.finished {
             return Ok(Pull::Finished);
+        }
+        if self.read_cached(batch) {
+            return Ok(Pull::Events);
         }
         if self.waits && self.reading.is_none() {
             self.host.readable(&*self.file).await?;
@@ -131,7 +173,8 @@ impl Source for Reader {
         }
         // A decompressor may still buffer bytes that it read from the pipe earlier.
         self.waits &= !input.is_compressed();
-        if self.waits {
+        self.reads_ahead = self.reads_ahead.saturating_sub(1);
+        if self.waits || self.reads_ahead == 0 {
             self.input = Some(input);
         } else {
             self.reading = Some(self.read_into(chunk, input));
@@ -167,6 +210,8 @@ fn check_end(file: &File, input: &Input, expected: u64) -> io::Result<usize> {
 mod tests {
     use std::{fs, io::Write, path::Path};
 
+    use flate2::{Compression, write::GzEncoder};
+    use rustix::fs::{Advice, fadvise};
     use tremor_pdk::{
         Batch, ErrorKind, Pull, Result,
         testing::{Connection, TestHost},
@@ -224,9 +269,12 @@ mod tests {
 
     #[test]
     fn cancelled_pulls_lose_and_duplicate_nothing() {
-        let file = tempfile::NamedTempFile::new().unwrap();
+        // A compressed file is always read by blocking tasks.
+        let file = tempfile::Builder::new().suffix(".gz").tempfile().unwrap();
         let bytes: Vec<u8> = (0..=255).collect();
-        fs::write(file.path(), &bytes).unwrap();
+        let mut encoder = GzEncoder::new(&file, Compression::default());
+        encoder.write_all(&bytes).unwrap();
+        encoder.finish().unwrap();
         let mut source = open(&TestHost::new(), file.path(), 7).unwrap();
         let mut batches = Vec::new();
         loop {
@@ -234,6 +282,26 @@ mod tests {
                 let (pull, batch) = source.pull_and_give_up().unwrap();
                 assert!(pull.is_none() && batch.is_empty());
             }
+            let (pull, batch) = source.pull().unwrap();
+            batches.push(batch);
+            if pull == Pull::Finished {
+                break;
+            }
+        }
+        assert_eq!(content(&batches), bytes);
+    }
+
+    #[test]
+    fn file_that_has_to_come_from_the_disk_is_read_whole() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let bytes: Vec<u8> = (0..=255).cycle().take(200 << 10).collect();
+        fs::write(file.path(), &bytes).unwrap();
+        let mut source = open(&TestHost::new(), file.path(), 1 << 10).unwrap();
+        // The source finds some chunks in the page cache, and reads others ahead on other threads.
+        let mut batches = Vec::new();
+        loop {
+            file.as_file().sync_all().unwrap();
+            fadvise(file.as_file(), 0, None, Advice::DontNeed).unwrap();
             let (pull, batch) = source.pull().unwrap();
             batches.push(batch);
             if pull == Pull::Finished {

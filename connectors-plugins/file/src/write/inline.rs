@@ -1,11 +1,13 @@
 //! Decides whether a write runs on the thread of the task or on a thread that may block. Moving a
-//! write to another thread costs many times more than copying a few lines of a log.
+//! write to another thread and waiting for it takes longer than the copy to the page cache.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Maximum number of bytes of a write on the thread of the task. The system copies them to the page
-/// cache in a few µs.
-pub(super) const MAX_INLINE_BYTES: u64 = 16 << 10;
+/// Maximum number of bytes of a write on the thread of the task: the messages of a chunk that a
+/// source has read from a file, after they became longer. The system copies them to the page cache
+/// in about 0.1 ms. Writes on other threads took up to 60 % more processor time from file to file
+/// (`bench/runs/2026-11-28-shared-processors`).
+pub(super) const MAX_INLINE_BYTES: u64 = 512 << 10;
 /// Minimum duration of a slow write, in ns. A write is slow because it waited for the disk, or
 /// because the system ran another process meanwhile. Therefore the disk is considered slow only
 /// after [`SLOW_IN_A_ROW`] slow writes in a row.
