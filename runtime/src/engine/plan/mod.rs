@@ -28,7 +28,8 @@ use crate::engine::{
     pipeline::PipelineTask,
     route::{
         leading::{Leading, LeadingPart},
-        pipeline::{Pipeline, Step},
+        pipeline::Pipeline,
+        step::Step,
         router::{Encoding, Router},
         routes::Routes,
     },

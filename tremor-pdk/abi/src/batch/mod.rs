@@ -27,6 +27,7 @@ mod fields;
 mod fill;
 mod handle;
 mod host;
+mod identity;
 mod metadata;
 mod origin;
 mod output;
@@ -49,6 +50,7 @@ pub use self::{
     fill::Stream,
     handle::{EventMut, EventRef, Events},
     host::{HostBatch, HostOutput},
+    identity::{Identities, Surplus},
     origin::Origin,
     output::{Failed, Output, PortBatch, Rejected, Verdict},
     remaining::RemainingInput,
