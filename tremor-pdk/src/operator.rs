@@ -6,7 +6,9 @@ use crate::{Batch, Output, Result};
 ///
 /// Each instance has its own state, and processes one batch after the other.
 ///
-/// A panic in any of these methods is an error of the instance: the events of the call leave by `err`.
+/// A panic in any of these methods is an error of the instance: the events of the call leave by `err`. If the operator is
+/// [stateless](crate::Component::STATELESS) and had not edited the batch, only the event leaves by `err` on which it
+/// panicked.
 pub trait Operator: Send + 'static {
     /// Processes a batch of values.
     ///

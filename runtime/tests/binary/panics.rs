@@ -68,6 +68,47 @@ fn panic_of_a_codec_or_postprocessor_costs_one_message() {
     }
 }
 
+/// Each pull has 20 lines. An operator that has edited events before it panics may have done so in place, so its whole
+/// batch leaves by `err`.
+#[test]
+fn panic_of_a_stateless_operator_costs_one_event_unless_it_edited_the_batch() {
+    let is_poisoned = |line: &usize| (40..60).contains(&(line % 100));
+    for (fault, lost) in [
+        ("word_panics", (0..LINES).filter(|line| is_poison(*line)).collect::<Vec<_>>()),
+        ("edited_word_panics", (0..LINES).filter(is_poisoned).collect()),
+    ] {
+        let operator = format!("{{ type: hostile_stateless, config: {{ fault: {fault} }} }}");
+        let flow = format!(
+            "connectors:
+  input:
+    type: file
+    preprocessors: [lines]
+    codec: string
+    config: {{ path: in, mode: read, chunk_bytes: {} }}
+  output:
+    type: file
+    codec: string
+    postprocessors: [lines]
+    config: {{ path: out, mode: write }}
+  dead: {{ type: file, codec: json, postprocessors: [lines], config: {{ path: dead, mode: write }} }}
+pipelines: {{ main: {{ operators: [{operator}] }} }}
+links: [input -> main -> output, main/err -> dead]",
+            20 * LINE
+        );
+        let scene = Scene::new(&flow).write("in", input().as_bytes());
+        let run = scene.run();
+        run.expect(0, &["operator 1 (`hostile_stateless`) restarts"]);
+        assert!(!run.stderr.contains("is not called again"), "{}", run.stderr);
+        let delivered: Vec<_> =
+            scene.read("out").lines().map(|it| it[5..].parse::<usize>().unwrap()).collect();
+        let all: Vec<_> = (0..LINES).filter(|line| !lost.contains(line)).collect();
+        assert_eq!(delivered, all, "{fault}");
+        let letters = scene.read("dead");
+        assert_eq!(letters.lines().count(), lost.len(), "{fault}");
+        assert!(letters.lines().all(|it| it.contains(r#""kind":"panicked""#)), "{letters}");
+    }
+}
+
 /// A preprocessor gets bytes and not messages, so its panic costs the bytes of the call.
 #[test]
 fn panic_of_a_preprocessor_costs_its_input() {
@@ -116,7 +157,8 @@ fn codec_that_always_panics_is_given_up_and_shown() {
     type: file
     preprocessors: [lines]
     {HOSTILE_CODEC}
-    config: {{ path: in, mode: read, follow: true }}
+    # A batch has ten lines, and uses one restart.
+    config: {{ path: in, mode: read, follow: true, chunk_bytes: 60 }}
   output: {{ type: 'null' }}
   dead: {{ type: 'null' }}
 links: [input -> output, input/err -> dead]"

@@ -62,7 +62,7 @@ impl Pipeline {
             let step = &mut self.steps[position];
             let count = item.batch.len();
             step.output.begin(step.buffers.number(&item.token));
-            let result = step.process(&mut item.batch, &mut limit);
+            let result = step.process(&mut item.batch, &mut limit, (&*self.name, env.control));
             if result.is_ok() && step.has_passed(count, &item.batch) {
                 continue;
             }

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use tremor_abi::batch::{Failed, HostBatch, HostOutput, Identities, Rejected, Surplus};
-use tremor_pdk::{Batch, Error, Operator, Output, Result};
+use tremor_abi::batch::{Extent, Failed, HostBatch, HostOutput, Identities, Rejected, Surplus};
+use tremor_pdk::{Batch, Error, ErrorKind, Operator, Output, Result};
 
 use crate::engine::{
     control::Control,
     parts::MakeOperator,
-    retry::part_restarts::{Part, PartRestarts},
+    retry::part_restarts::{PANICS_IN_A_ROW, Part, PartRestarts},
     route::{
         buffers::{Buffers, Outcome},
         fan_out::{DeadLetters, Env, fan_out},
@@ -89,18 +89,35 @@ impl Step {
     /// Calls the operator with a batch. First releases buffers of which the events use little: buffers that grew by
     /// edits to more than `limit` bytes ([`HostBatch::compact_if_grown`]), and shared buffers, of which an edit would
     /// copy all.
-    pub(super) fn process(&mut self, batch: &mut Batch, limit: &mut usize) -> Result<()> {
+    ///
+    /// If a stateless operator panics and has not edited the batch, only the events fail on which it panics again.
+    pub(super) fn process(
+        &mut self,
+        batch: &mut Batch,
+        limit: &mut usize,
+        (name, control): (&str, &Control),
+    ) -> Result<()> {
         self.surplus = Surplus::default();
         self.restarts.check(&self.label).inspect_err(|_| self.make = None)?;
         batch.compact_if_grown(limit);
         if self.replaces_buffers && batch.shares_buffers() {
             batch.compact_sparse();
         }
+        let extent = Extent::of(batch);
         let result = self.call(batch);
-        if result.is_ok() {
-            self.restarts.succeed();
+        let can_repeat = self.is_stateless && batch.len() > 1 && self.make.is_some();
+        match result {
+            Ok(()) => self.restarts.succeed(),
+            Err(error)
+                if error.kind() == ErrorKind::PANICKED
+                    && can_repeat
+                    && extent.is_unchanged(batch) =>
+            {
+                return self.process_each(&error, batch, (name, control));
+            }
+            Err(error) => return Err(error),
         }
-        result
+        Ok(())
     }
 
     fn call(&mut self, batch: &mut Batch) -> Result<()> {
@@ -118,16 +135,85 @@ impl Step {
         result
     }
 
+    /// Processes a batch on which a stateless operator has panicked with `error`. The events on which it panics again
+    /// are rejected. A copy of each event is passed alone to find them, and the results are discarded, because the
+    /// operator then gives the same results for the others together.
+    #[cold]
+    fn process_each(
+        &mut self,
+        error: &Error,
+        batch: &mut Batch,
+        (name, control): (&str, &Control),
+    ) -> Result<()> {
+        self.discard_results();
+        self.restart(name, error, control);
+        if self.restarts.is_exhausted() {
+            return Err(error.clone());
+        }
+        let (mut passing, mut rejected) = (Vec::with_capacity(batch.len()), Vec::new());
+        let mut panics = 0;
+        for event in batch.events() {
+            let result = if panics < PANICS_IN_A_ROW {
+                self.operator.process(&mut batch.copy_of(event), &mut self.output)
+            } else {
+                Err(Error::panicked(format_args!(
+                    "{} has panicked on {panics} events in a row, and is not called for the remaining events of the \
+                     batch",
+                    self.label
+                )))
+            };
+            self.discard_results();
+            match result {
+                Err(error) if error.kind() == ErrorKind::PANICKED => {
+                    if panics < PANICS_IN_A_ROW {
+                        panics += 1;
+                        self.replace(name, control);
+                    }
+                    rejected.push(Rejected { event: *event, error });
+                    continue;
+                }
+                Ok(()) => {
+                    self.restarts.succeed();
+                    panics = 0;
+                }
+                // The call for all events returns the error again.
+                Err(_) => {}
+            }
+            passing.push(*event);
+        }
+        batch.set_events(&passing);
+        let result = if passing.is_empty() { Ok(()) } else { self.call(batch) };
+        self.output.reject_all(rejected);
+        result
+    }
+
+    /// Replaces an operator that has panicked on an event that was passed alone.
+    fn replace(&mut self, name: &str, control: &Control) {
+        let Some(make) = &self.make else { return };
+        if let Some(operator) = PartRestarts::replace(self.part(name, control), make) {
+            self.operator = operator;
+        }
+    }
+
+    fn part<'s>(&'s self, name: &'s str, control: &'s Control) -> Part<'s> {
+        let (label, calls, now) = (&*self.label, control.calls(), control.clock().now());
+        Part { component: name, label, calls, now }
+    }
+
+    /// Removes all results of a call.
+    fn discard_results(&mut self) {
+        self.output.clear();
+        self.output.begin(self.buffers.current());
+    }
+
     /// Replaces an operator that has panicked, if its budget allows it. Otherwise all further events of the step fail.
     /// Returns the number of events that the operator had buffered. These events fail.
     pub(super) fn restart(&mut self, name: &str, error: &Error, control: &Control) -> usize {
         let lost = self.buffers.clear();
         // The events that this call absorbed and released are lost together with the operator.
-        self.output.begin(0);
+        self.output.begin(self.buffers.current());
         let Some(make) = &self.make else { return lost };
-        let (label, calls, now) = (&*self.label, control.calls(), control.clock().now());
-        let part = Part { component: name, label, calls, now };
-        if let Some(operator) = self.restarts.restart(part, error, make) {
+        if let Some(operator) = self.restarts.restart(self.part(name, control), error, make) {
             self.operator = operator;
         } else if self.restarts.is_exhausted() {
             self.make = None;

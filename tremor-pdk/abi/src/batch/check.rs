@@ -29,6 +29,33 @@ pub struct Mark {
     events: Vec<Event>,
 }
 
+/// The extent of a batch before a call, which shows whether the call edited the batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Addresses of the nodes and of the bytes.
+    addresses: [usize; 2],
+    /// Numbers of nodes, bytes, values and events.
+    lengths: [usize; 4],
+}
+
+impl Extent {
+    /// Returns the extent of a batch.
+    #[inline]
+    pub fn of(batch: &Batch) -> Self {
+        let (nodes, bytes) = (batch.nodes(), batch.bytes());
+        Self {
+            addresses: [nodes.as_ptr().addr(), bytes.as_ptr().addr()],
+            lengths: [nodes.len(), bytes.len(), batch.values.len(), batch.events.len()],
+        }
+    }
+
+    /// Returns whether `batch`, which had this extent, still has all of its events, and none of them has another payload
+    /// or other metadata. Returns `false` if the batch has values that can be edited in place.
+    pub fn is_unchanged(&self, batch: &Batch) -> bool {
+        batch.values.is_empty() && *self == Self::of(batch)
+    }
+}
+
 /// Number of bytes per node above which checking the text of each node is faster than checking all bytes of the batch
 /// at once.
 const NODE_TEXT: usize = 64;

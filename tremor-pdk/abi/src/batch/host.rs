@@ -109,6 +109,9 @@ host_side! {
     /// Panics if the batch has no such position.
     fn write_metadata[&mut self]self(position: usize, write: impl FnOnce(&mut Writer<'_>)) -> Result<(), PluginError>;
 
+    /// Returns a batch that contains only a copy of `event`, with separate buffers.
+    fn copy_of[&self]self(event: &Event) -> Self;
+
     /// Copies the metadata and the origins of events of the batch `from` to the events of this batch, in order.
     /// Consecutive events with the same metadata share one copy.
     fn inherit[&mut self]self(from: &Batch, events: &[Event]);
@@ -175,6 +178,10 @@ host_side! {
     /// Divides the batch, in order, into batches that share its buffers; batch `i` has `counts[i]` events. Edited
     /// values are moved instead of copied.
     fn divide[self]self(counts: &[usize]) -> Vec<Batch>;
+
+    /// Returns the maximum size in bytes of what a component of a plugin may write for the events of the batch: 64 MiB, or
+    /// eight times the weight of the batch if that is more.
+    fn output_at_most[&self]self() -> usize;
 
     /// Returns the memory of the batch's contents in bytes, including edited values. The limits of batches and queues
     /// apply to this weight. The call takes time linear in the number of nodes of edited values; most batches have

@@ -43,7 +43,7 @@ use abi_stable::{StableAbi, std_types::RVec};
 
 pub use self::{
     buffered::{Absorbed, Buffered, Share},
-    check::Mark,
+    check::{Extent, Mark},
     cut::Cutter,
     event::{Event, EventFlags, PayloadKind, Span, StreamKey},
     fields::MetadataFields,
