@@ -125,28 +125,38 @@ fn panic_of_a_preprocessor_costs_its_input() {
     assert_eq!(originals, lost);
 }
 
-/// The process may have half a gibibyte, and the message of one event would have six.
+/// The process may have half a gibibyte, and the output for one event would have at least five.
 #[test]
-fn endless_message_of_a_codec_costs_its_event_and_no_memory() {
-    let flow = "connectors:
-  input: { type: file, preprocessors: [lines], codec: string, config: { path: in, mode: read } }
-  output:
-    type: file
-    codec: { type: hostile_codec, config: { fault: word_floods } }
-    postprocessors: [lines]
-    config: { path: out, mode: write }
-  dead: { type: file, codec: json, postprocessors: [lines], config: { path: dead, mode: write } }
-links: [input -> output, output/err -> dead]";
-    let scene = Scene::new(flow).write("in", b"one\nflood\ntwo\n");
-    let tremor = scene.command(&["run", "flow.yaml"]);
-    let mut limited = Command::new("prlimit");
-    limited.arg("--data=536870912").arg(tremor.get_program()).args(tremor.get_args());
-    limited.envs(tremor.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let output = limited.current_dir(scene.path()).output().unwrap();
-    let log = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && log.contains("1 dead-lettered"), "{log}");
-    assert_eq!(scene.read("out"), "one\ntwo\n");
-    assert!(scene.read("dead").contains("more than 67108864 bytes"), "{}", scene.read("dead"));
+fn endless_output_of_a_component_costs_its_event_and_no_memory() {
+    let floods = "{ type: hostile_KIND, config: { fault: word_floods } }";
+    for (kind, keys) in [
+        ("preprocessor", ["preprocessors: [lines, FLOODS], codec: string", "codec: string"]),
+        ("codec", ["preprocessors: [lines], codec: string", "codec: FLOODS"]),
+        ("postprocessor", ["preprocessors: [lines], codec: string", "codec: string"]),
+    ] {
+        let floods = floods.replace("KIND", kind);
+        let [source, sink] = keys.map(|keys| keys.replace("FLOODS", &floods));
+        // The postprocessor appends the line feed itself.
+        let lines = if kind == "postprocessor" { &*floods } else { "lines" };
+        let flow = format!(
+            "connectors:
+  input: {{ type: file, {source}, config: {{ path: in, mode: read }} }}
+  output: {{ type: file, {sink}, postprocessors: [{lines}], config: {{ path: out, mode: write }} }}
+  dead: {{ type: file, codec: json, postprocessors: [lines], config: {{ path: dead, mode: write }} }}
+links: [input -> output, input/err -> dead, output/err -> dead]"
+        );
+        let scene = Scene::new(&flow).write("in", b"one\nflood\ntwo\n");
+        let tremor = scene.command(&["run", "flow.yaml"]);
+        let mut limited = Command::new("prlimit");
+        limited.arg("--data=536870912").arg(tremor.get_program()).args(tremor.get_args());
+        limited.envs(tremor.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let output = limited.current_dir(scene.path()).output().unwrap();
+        let log = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && log.contains("1 dead-lettered"), "{kind}: {log}");
+        assert_eq!(scene.read("out"), "one\ntwo\n", "{kind}");
+        let dead = scene.read("dead");
+        assert!(dead.contains("more than 67108864 bytes") && dead.contains("flood"), "{dead}");
+    }
 }
 
 #[test]
