@@ -110,7 +110,7 @@ host_side! {
     fn write_metadata[&mut self]self(position: usize, write: impl FnOnce(&mut Writer<'_>)) -> Result<(), PluginError>;
 
     /// Returns a batch that contains only a copy of `event`, with separate buffers.
-    fn copy_of[&self]self(event: &Event) -> Self;
+    fn copy_of[&self]self(event: &Event) -> Batch;
 
     /// Copies the metadata and the origins of events of the batch `from` to the events of this batch, in order.
     /// Consecutive events with the same metadata share one copy.
