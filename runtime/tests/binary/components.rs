@@ -129,7 +129,7 @@ fn batch_forged_by_operator_fails_unread() {
 
 /// The lines have no positions in their pulls, because they were cut from a stream.
 #[test]
-fn event_that_an_operator_returns_twice_in_place_of_another_fails_its_batch() {
+fn event_that_is_returned_twice_fails_its_batch() {
     let input = "vanish\nx\ny\ntwice\n";
     let (run, _) = run(&through_operator("{ }", "p/err -> other"), input);
     run.expect(3, &["operator 1 (`mischief`) returned 1 events in place of others", "4 failed"]);

@@ -201,7 +201,7 @@ fn operator_that_loses_or_invents_events_fails_its_batch() {
 
 /// The numbers of events are right, so only the events themselves show the fault.
 #[test]
-fn operator_that_returns_an_event_in_place_of_another_fails_its_batch() {
+fn operator_that_exchanges_events_fails_its_batch() {
     for (words, fault) in [
         (["vanish", "twice"], "1 that it had returned before, 0 that"),
         (["vanish", "copy"], "and 1 new events: return each event once"),

@@ -71,7 +71,7 @@ fn panic_of_a_codec_or_postprocessor_costs_one_message() {
 /// Each pull has 20 lines. An operator that has edited events before it panics may have done so in place, so its whole
 /// batch leaves by `err`.
 #[test]
-fn panic_of_a_stateless_operator_costs_one_event_unless_it_edited_the_batch() {
+fn panic_of_a_stateless_operator_costs_one_unedited_event() {
     let is_poisoned = |line: &usize| (40..60).contains(&(line % 100));
     for (fault, lost) in [
         ("word_panics", (0..LINES).filter(|line| is_poison(*line)).collect::<Vec<_>>()),

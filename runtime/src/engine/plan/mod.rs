@@ -29,9 +29,9 @@ use crate::engine::{
     route::{
         leading::{Leading, LeadingPart},
         pipeline::Pipeline,
-        step::Step,
         router::{Encoding, Router},
         routes::Routes,
+        step::Step,
     },
     sink::postprocessors::Postprocessors,
     source::{batch_sizer::BatchSizer, worker::Worker},

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tremor_abi::batch::{Extent, Failed, HostBatch, HostOutput, Identities, Rejected, Surplus};
+use tremor_abi::batch::{Failed, HostBatch, HostOutput, Identities, Rejected, Surplus};
 use tremor_pdk::{Batch, Error, ErrorKind, Operator, Output, Result};
 
 use crate::engine::{
@@ -103,7 +103,7 @@ impl Step {
         if self.replaces_buffers && batch.shares_buffers() {
             batch.compact_sparse();
         }
-        let extent = Extent::of(batch);
+        let extent = batch.extent();
         let result = self.call(batch);
         let can_repeat = self.is_stateless && batch.len() > 1 && self.make.is_some();
         match result {
@@ -111,7 +111,7 @@ impl Step {
             Err(error)
                 if error.kind() == ErrorKind::PANICKED
                     && can_repeat
-                    && extent.is_unchanged(batch) =>
+                    && batch.has_extent(&extent) =>
             {
                 return self.process_each(&error, batch, (name, control));
             }
@@ -259,8 +259,8 @@ impl Step {
         Balance { had, out, kept, unknown }
     }
 
-    /// Returns an error if the operator broke its contract in a call: it lost or invented events, returned events in
-    /// place of others, sent them to ports that it does not have, or is stateless and buffered `stuck` events.
+    /// Returns an error if the operator broke its contract in a call: it lost or invented events, exchanged events,
+    /// sent them to ports that it does not have, or is stateless and buffered `stuck` events.
     pub(super) fn broken(&self, balance: &Balance, stuck: usize) -> Option<Error> {
         let Balance { had, out, kept, unknown } = balance;
         let label = &self.label;

@@ -318,7 +318,7 @@ fn panic_of_a_stateless_operator_costs_one_event() {
 }
 
 #[test]
-fn batch_that_an_operator_edited_before_its_panic_is_not_repeated() {
+fn batch_that_was_edited_before_a_panic_is_not_repeated() {
     let mut scene = Scene::new(ONE_SOURCE, 0, usize::MAX, || Panics::<true>);
     scene.take_in(0, &[2, POISON, 3]);
     scene.take_in(0, &[4]);

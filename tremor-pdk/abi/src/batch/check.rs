@@ -38,29 +38,24 @@ pub struct Extent {
     lengths: [usize; 4],
 }
 
-impl Extent {
-    /// Returns the extent of a batch.
-    #[inline]
-    pub fn of(batch: &Batch) -> Self {
-        let (nodes, bytes) = (batch.nodes(), batch.bytes());
-        Self {
-            addresses: [nodes.as_ptr().addr(), bytes.as_ptr().addr()],
-            lengths: [nodes.len(), bytes.len(), batch.values.len(), batch.events.len()],
-        }
-    }
-
-    /// Returns whether `batch`, which had this extent, still has all of its events, and none of them has another payload
-    /// or other metadata. Returns `false` if the batch has values that can be edited in place.
-    pub fn is_unchanged(&self, batch: &Batch) -> bool {
-        batch.values.is_empty() && *self == Self::of(batch)
-    }
-}
-
 /// Number of bytes per node above which checking the text of each node is faster than checking all bytes of the batch
 /// at once.
 const NODE_TEXT: usize = 64;
 
 impl Batch {
+    #[inline]
+    pub(crate) fn extent(&self) -> Extent {
+        let (nodes, bytes) = (self.nodes(), self.bytes());
+        Extent {
+            addresses: [nodes.as_ptr().addr(), bytes.as_ptr().addr()],
+            lengths: [nodes.len(), bytes.len(), self.values.len(), self.events.len()],
+        }
+    }
+
+    pub(crate) fn has_extent(&self, extent: &Extent) -> bool {
+        self.values.is_empty() && self.extent() == *extent
+    }
+
     pub(crate) fn validate(&self) -> Result<Claims, PluginError> {
         let (bytes, values) = (self.bytes().len(), self.values.len());
         // In a batch of messages that share their metadata, the text of documents is a small part of the bytes.

@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn limit_grows_with_the_batch_and_with_messages_that_have_their_own_limit() {
+    fn limit_grows_with_batch_and_with_messages_of_limited_size() {
         let large = vec![b'x'; 65 << 20];
         let (batch, rejected) = cut(|cutter| cutter.emit_with_end(&large, large.len()));
         assert_eq!((batch.len(), rejected.len()), (4, 0));

@@ -5,8 +5,8 @@
 use std::ops::Range;
 
 use super::{
-    Batch, Claims, Event, Failed, Format, Mark, Output, Payload, Pool, PortBatch, Rejected, Share,
-    Span,
+    Batch, Claims, Event, Extent, Failed, Format, Mark, Output, Payload, Pool, PortBatch, Rejected,
+    Share, Span,
 };
 use crate::{
     ByteBuffer, NodeBuffer,
@@ -244,6 +244,13 @@ host_side! {
     /// # Errors
     /// Returns an error of kind "internal" if the plugin's code created an invalid batch.
     fn validate[&self]self() -> Result<Claims, PluginError>;
+
+    /// Returns the extent of the batch, for [`HostBatch::has_extent`].
+    fn extent[&self]self() -> Extent;
+
+    /// Returns whether the batch, which had `extent` before a call, still has all of its events, and none of them has
+    /// another payload or other metadata. Returns `false` if the batch has values that can be edited in place.
+    fn has_extent[&self]self(extent: &Extent) -> bool;
 
     /// Records the contents of the batch in `mark`. Call this method before a plugin receives the batch, which must be
     /// valid.
