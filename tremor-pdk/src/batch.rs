@@ -6,10 +6,40 @@ mod stream;
 use std::{fmt, marker::PhantomData, ops::Range};
 
 use serde::Serialize;
-use tremor_abi::batch::Events;
+use tremor_abi::batch::{self as abi, Events};
 
 pub use self::stream::Stream;
-use crate::{Batch, EventMut, EventRef, Limit, Origin, Result, StreamKey, ValueRef};
+use crate::{Batch, EventMut, EventRef, Origin, Result, StreamKey, ValueRef};
+
+/// Maximum number of events and bytes that a pull should add to a batch. A source that has already read a message may
+/// exceed the limit by that message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// Maximum number of events.
+    pub events: usize,
+    /// Maximum bytes of payload.
+    pub bytes: usize,
+}
+
+impl Default for Limit {
+    /// Returns a limit of 256 events or 256 KiB.
+    fn default() -> Self {
+        abi::Limit::default().into()
+    }
+}
+
+impl From<abi::Limit> for Limit {
+    fn from(limit: abi::Limit) -> Self {
+        Self { events: limit.events as usize, bytes: limit.bytes as usize }
+    }
+}
+
+impl From<Limit> for abi::Limit {
+    fn from(limit: Limit) -> Self {
+        let narrow = |count| u32::try_from(count).unwrap_or(u32::MAX);
+        Self { events: narrow(limit.events), bytes: narrow(limit.bytes) }
+    }
+}
 
 /// A batch of bytes: messages or parts of streams, which a codec of the flow decodes and encodes.
 ///
@@ -162,7 +192,7 @@ impl<F: Form> TypedBatch<F> {
 
     /// Returns the maximum number of events and bytes that a pull should add.
     pub fn limit(&self) -> Limit {
-        self.batch.limit()
+        self.batch.limit().into()
     }
 
     /// Returns the number of the pull that fills the batch, by which [`Acks`](crate::Acks) identify the pull.

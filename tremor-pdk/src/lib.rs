@@ -83,8 +83,8 @@ mod yield_now;
 pub use tremor_abi::{
     ByteBuffer,
     batch::{
-        Batch, Buffered, Cutter, Edits, EventMut, EventRef, FieldWriter, Insertion, Limit,
-        MetadataFields, Origin, Output, Part, RemainingInput, SelectionError, StreamKey, Verdict,
+        Batch, Buffered, Cutter, Edits, EventMut, EventRef, FieldWriter, Insertion, MetadataFields,
+        Origin, Output, Part, RemainingInput, SelectionError, StreamKey, Verdict,
     },
     connector::Sides,
     document::{Document, Exact, Key, MAX_DEPTH, Shape, ValueRef, Writer, scaled},
@@ -98,7 +98,7 @@ pub use self::descriptors::{Descriptors, Registered};
 pub(crate) use self::sink::BatchId;
 pub use self::{
     batch::{
-        AnyBatch, Form, Raw, RawBatch, RawEvent, Stream, Structured, StructuredBatch,
+        AnyBatch, Form, Limit, Raw, RawBatch, RawEvent, Stream, Structured, StructuredBatch,
         StructuredEvent, TypedBatch, TypedEvent, TypedEvents,
     },
     codec::{Codec, Message},

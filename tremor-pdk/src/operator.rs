@@ -6,7 +6,9 @@ use crate::{Batch, Output, Result};
 ///
 /// Each instance has its own state, and processes one batch after the other.
 ///
-/// A panic in any of these methods is an error of the instance: the events of the call leave by `err`.
+/// A panic in any of these methods is an error of the instance: the events of the call leave by `err`. If the operator is
+/// [stateless](crate::Component::STATELESS) and had not edited the batch, only the event leaves by `err` on which it
+/// panicked.
 pub trait Operator: Send + 'static {
     /// Processes a batch of values.
     ///
@@ -15,8 +17,8 @@ pub trait Operator: Send + 'static {
     ///
     /// Every event must be accounted for. An operator that buffers events, or combines several events into one, absorbs
     /// them with a [`Buffered`](crate::Buffered). New events are [created](Output::create). After every call, the
-    /// runtime compares the number of events that the call received with the number of events that remained, left or
-    /// were absorbed, and fails the batch if they differ.
+    /// runtime compares the events that the call received with the events that remained, left or were absorbed. It fails
+    /// the batch if their numbers differ, or if an event was returned twice or is not an event of the batch.
     ///
     /// Take the time from the events ([`EventRef::ingest_ns`](crate::EventRef::ingest_ns)), so that processing the
     /// same events again gives the same results.

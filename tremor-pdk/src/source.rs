@@ -112,17 +112,17 @@ pub trait Source: Send + 'static {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InFlight {
     /// Number of events in flight at which the source is no longer pulled. A fragment of a stream counts as an event.
-    pub events: u64,
+    pub events: usize,
     /// Number of bytes in flight at which the source is no longer pulled, counted like
     /// [`Limit::bytes`](crate::Limit::bytes).
-    pub bytes: u64,
+    pub bytes: usize,
     /// Configuration key that sets the limits, for the warning; empty if there is none.
     pub key: &'static str,
 }
 
 impl InFlight {
     /// No limits.
-    pub const UNLIMITED: Self = Self { events: u64::MAX, bytes: u64::MAX, key: "" };
+    pub const UNLIMITED: Self = Self { events: usize::MAX, bytes: usize::MAX, key: "" };
 }
 
 impl Default for InFlight {

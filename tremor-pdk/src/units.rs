@@ -137,9 +137,16 @@ impl Size {
         Self(bytes)
     }
 
-    /// Returns the number of bytes.
+    /// Returns the number of bytes. Use [`Size::in_memory`] unless the size is that of a file or another thing outside of
+    /// memory.
     pub const fn get(self) -> u64 {
         self.0
+    }
+
+    /// Returns the number of bytes, for data in memory. A number that exceeds the address space is reduced to the largest
+    /// one.
+    pub fn in_memory(self) -> usize {
+        usize::try_from(self.0).unwrap_or(usize::MAX)
     }
 }
 
@@ -188,15 +195,16 @@ pub type MessageBytes = LimitedSize<{ 1 << 30 }>;
 
 impl<const MOST: u32> LimitedSize<MOST> {
     /// Largest size in bytes.
-    pub const MOST: u32 = MOST;
+    pub const MOST: usize = MOST as usize;
 
     /// Creates a size of `bytes` bytes.
     ///
     /// # Panics
     /// Panics if `bytes` is 0 or more than [`LimitedSize::MOST`]. In a constant, the panic is a compile error.
-    pub const fn new(bytes: u32) -> Self {
-        assert!(bytes > 0 && bytes <= MOST);
-        Self(bytes)
+    #[allow(clippy::cast_possible_truncation)] // `MOST` fits
+    pub const fn new(bytes: usize) -> Self {
+        assert!(bytes > 0 && bytes <= Self::MOST);
+        Self(bytes as u32)
     }
 
     /// Returns the number of bytes.

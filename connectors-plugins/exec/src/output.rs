@@ -68,7 +68,7 @@ impl Output {
     async fn read(&mut self, batch: &mut RawBatch) -> io::Result<usize> {
         let Self { process, pipe, linger, stream, .. } = self;
         let Some(pipe) = pipe else { return Ok(0) };
-        let space = self.space.min(batch.limit().bytes as usize).max(1);
+        let space = self.space.min(batch.limit().bytes).max(1);
         let read = poll_fn(|context| {
             let read = pipe.poll_read_with(context, |pipe| {
                 batch.stream(*stream).fill_fragment(space, |space| receive(pipe, space))

@@ -26,7 +26,7 @@ pub(crate) struct Positions {
     shared: Arc<Shared>,
     /// Acknowledgements of the current connection.
     marks: Watermarks<Position>,
-    read_ahead_bytes: u64,
+    read_ahead_bytes: usize,
 }
 
 struct Shared {
@@ -60,7 +60,7 @@ impl Positions {
             interval: config.checkpoint_interval.get(),
             failed: Failed::default(),
         };
-        let read_ahead_bytes = config.read_ahead_bytes.get();
+        let read_ahead_bytes = config.read_ahead_bytes.in_memory();
         let positions =
             Self { shared: Arc::new(shared), marks: Watermarks::new(), read_ahead_bytes };
         Ok((positions, Position { point, read: 0 }))

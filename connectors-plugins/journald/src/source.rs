@@ -76,7 +76,7 @@ impl JournalSource {
         resume: Arc<Mutex<Position>>,
         positions: Option<&Positions>,
     ) -> Self {
-        let max_entry = usize::try_from(config.max_entry_bytes.get()).unwrap_or(usize::MAX);
+        let max_entry = config.max_entry_bytes.in_memory();
         let truncated = host.counter(
             "entries_truncated",
             "Entries of the journal that were longer than `max_entry_bytes`.",
@@ -177,7 +177,7 @@ fn add(
     position: &Position,
 ) -> Position {
     let (mut count, mut bytes, mut last) = (0, 0, None);
-    while count < limit.events && bytes < limit.bytes as usize {
+    while count < limit.events && bytes < limit.bytes {
         let Some(entry) = entries.first() else { break };
         stream.push_message(entry);
         bytes += entry.len();

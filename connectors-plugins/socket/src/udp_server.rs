@@ -56,7 +56,7 @@ impl Component for UdpServer {
 impl UdpServer {
     /// Sets the size of the receive buffer, and logs a warning if the system allows less.
     fn set_receive_buffer(&self, socket: &UdpSocket, size: Size) -> Result<()> {
-        let wanted = usize::try_from(size.get()).unwrap_or(usize::MAX).min(1 << 30);
+        let wanted = size.in_memory().min(1 << 30);
         let failed = |error: rustix::io::Errno| Error::from(std::io::Error::from(error));
         // Sizes above the system's limit need CAP_NET_ADMIN.
         if sockopt::set_socket_recv_buffer_size_force(socket, wanted).is_err() {

@@ -17,10 +17,10 @@ pub struct Config {
     folder: PathBuf,
     /// Maximum number of files in flight.
     #[serde(default = "default_max_in_flight")]
-    max_in_flight: u64,
+    max_in_flight: usize,
 }
 
-const fn default_max_in_flight() -> u64 {
+const fn default_max_in_flight() -> usize {
     100_000
 }
 
@@ -61,7 +61,7 @@ impl Source for Mailbox {
             // A file whose event has failed is no longer in flight, so it is read again.
             let done = self.tickets.take().acknowledged;
             let in_flight = self.tickets.in_flight().into_iter().collect();
-            let (folder, most) = (self.folder.clone(), batch.limit().events as usize);
+            let (folder, most) = (self.folder.clone(), batch.limit().events);
             self.reading = Some(self.host.blocking(move || {
                 delete(&done)?;
                 read(&folder, &in_flight, most)

@@ -56,7 +56,7 @@ impl Component for ReadOnce {
         };
         // The limit is necessary because lines stay in memory until they are delivered.
         let most = InFlight {
-            bytes: config.max_in_flight.get(),
+            bytes: config.max_in_flight.in_memory(),
             key: "max_in_flight",
             ..InFlight::UNLIMITED
         };
@@ -149,11 +149,11 @@ fn start(checkpoint: &Path) -> Result<u64> {
 /// Reads at most `most` lines, including their line feeds. The file has to be complete. For a file to which data is
 /// still added, also check that the last line ends in a line feed. For a file that is not trusted, also limit the
 /// length of a line.
-fn lines(path: &Path, position: u64, most: u32) -> Result<Vec<Vec<u8>>> {
+fn lines(path: &Path, position: u64, most: usize) -> Result<Vec<Vec<u8>>> {
     let mut file = BufReader::new(File::open(path)?);
     file.seek(SeekFrom::Start(position))?;
     let mut lines = Vec::new();
-    while lines.len() < most as usize {
+    while lines.len() < most {
         let mut line = Vec::new();
         if file.read_until(b'\n', &mut line)? == 0 {
             break;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tremor_abi::batch::{Event, HostBatch, HostOutput, Pool, Rejected};
 use tremor_pdk::{Batch, Error, Output, Result};
 
-use super::supervised::{Maker, Supervised};
+use super::supervised::{MAX_BYTES, Maker, Supervised, append};
 use crate::{
     codec::{BatchDecoder, BatchEncoder, Codec, Decoded, MakeCodec, Terminator},
     dynamic::DynCodec,
@@ -97,31 +97,46 @@ impl Instance {
         Ok(Decoded { rejected: self.output.take_rejected(), discarded })
     }
 
+    /// Sets the events that the batch had before a call that failed.
+    ///
+    /// # Errors
+    /// Returns an error if the call has changed their contents.
+    fn restore_events(&mut self, batch: &mut Batch) -> Result<Vec<Event>> {
+        batch.set_events(&self.events);
+        batch.validate()?;
+        Ok(std::mem::take(&mut self.events))
+    }
+
     /// Decodes the messages of a batch one by one until the batch is heavy.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Instance::restore_events`].
     #[cold]
-    fn decode_each(&mut self, batch: &mut Batch) -> Decoded {
-        let mut all = Decoded::default();
-        let mut left = Vec::with_capacity(self.events.len());
-        for event in std::mem::take(&mut self.events) {
-            if batch.is_heavy() && !left.is_empty() {
-                left.push(event);
-                continue;
+    fn decode_each(&mut self, batch: &mut Batch) -> Result<Decoded> {
+        let events = self.restore_events(batch)?;
+        let (mut all, mut undecoded) = (Decoded::default(), &[][..]);
+        for (position, event) in events.iter().enumerate() {
+            let weight = batch.bytes().len() + size_of_val(batch.nodes());
+            if weight > Batch::WEIGHT_AT_MOST && batch.len() > events.len() {
+                undecoded = &events[position..];
+                break;
             }
             self.output.clear();
-            batch.set_events(&[event]);
-            let decoded = batch.validate().and_then(|_| self.decode(batch));
+            let mut alone = batch.copy_of(event);
+            let decoded = self.decode(&mut alone);
+            let decoded = decoded.and_then(|it| append(batch, alone, MAX_BYTES).map(|()| it));
             match decoded {
                 Ok(Decoded { rejected, discarded }) => {
-                    left.extend_from_slice(batch.events());
-                    all.rejected.extend(rejected);
+                    all.rejected.extend(of_event(event, rejected));
                     all.discarded += discarded;
                 }
-                Err(error) => all.rejected.push(Rejected { event, error }),
+                Err(error) => all.rejected.push(Rejected { event: *event, error }),
             }
         }
         self.output.clear();
-        batch.set_events(&left);
-        all
+        let decoded = &batch.events()[events.len()..];
+        batch.set_events(&[decoded, undecoded].concat());
+        Ok(all)
     }
 
     /// Encodes a batch. After an error, the contents of the batch and of the output are not reliable.
@@ -141,34 +156,36 @@ impl Instance {
     }
 
     /// Encodes the events of a batch one by one.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Instance::restore_events`].
     #[cold]
-    fn encode_each(&mut self, batch: &mut Batch, pool: &Pool) -> (Batch, Vec<Rejected>) {
+    fn encode_each(&mut self, batch: &mut Batch, pool: &Pool) -> Result<(Batch, Vec<Rejected>)> {
+        let events = self.restore_events(batch)?;
         let (mut all, mut rejected) = (Batch::from_pool(pool), Vec::new());
-        let (mut left, mut messages) = (Vec::new(), Vec::new());
-        for event in std::mem::take(&mut self.events) {
+        let mut left = Vec::with_capacity(events.len());
+        for event in &events {
             self.output.clear();
-            batch.set_events(&[event]);
-            let encoded = batch.validate().and_then(|_| self.encode(batch, pool));
+            let encoded = self.encode(&mut batch.copy_of(event), pool);
             let appended = encoded.and_then(|(encoded, failed)| {
-                rejected.extend(failed);
-                for message in encoded.events() {
-                    let bytes = encoded.raw(message).unwrap_or_default();
-                    let too_large = || Error::bad_data("the messages of the batch exceed 4 GiB");
-                    let span = all.append_bytes(bytes).ok_or_else(too_large)?;
-                    messages.push(all.adopt(&encoded, message).with_raw(span));
-                }
-                Ok(())
+                rejected.extend(of_event(event, failed));
+                append(&mut all, encoded, MAX_BYTES)
             });
             match appended {
-                Ok(()) => left.extend_from_slice(batch.events()),
-                Err(error) => rejected.push(Rejected { event, error }),
+                Ok(()) if all.len() > left.len() => left.push(*event),
+                Ok(()) => {}
+                Err(error) => rejected.push(Rejected { event: *event, error }),
             }
         }
         self.output.clear();
         batch.set_events(&left);
-        all.set_events(&messages);
-        (all, rejected)
+        Ok((all, rejected))
     }
+}
+
+/// Returns the errors of a call for `event` alone, as errors of this event.
+fn of_event(event: &Event, rejected: Vec<Rejected>) -> impl Iterator<Item = Rejected> {
+    rejected.into_iter().map(|Rejected { error, .. }| Rejected { event: *event, error })
 }
 
 /// Checks that each message begins after the one before it. A plugin that was built with an older kit could remove bytes
@@ -189,11 +206,15 @@ fn check_messages(encoded: &Batch) -> Result<()> {
 
 impl BatchDecoder for Instance {
     fn decode_batch(&mut self, batch: &mut Batch) -> Decoded {
-        match self.decode(batch) {
-            Ok(decoded) => decoded,
-            Err(_) if self.codec.divides(self.events.len()) => self.decode_each(batch),
-            Err(error) => Decoded { rejected: self.reject_all(batch, &error), discarded: 0 },
-        }
+        let decoded = match self.decode(batch) {
+            Err(_) if self.codec.divide(self.events.len()) => self.decode_each(batch),
+            decoded => decoded,
+        };
+        self.codec.end_division();
+        decoded.unwrap_or_else(|error| Decoded {
+            rejected: self.reject_all(batch, &error),
+            discarded: 0,
+        })
     }
 }
 
@@ -204,11 +225,13 @@ impl BatchEncoder for Instance {
         pool: &Pool,
         terminator: &Terminator,
     ) -> (Batch, Vec<Rejected>) {
-        let (mut encoded, mut rejected) = match self.encode(batch, pool) {
-            Ok(encoded) => encoded,
-            Err(_) if self.codec.divides(self.events.len()) => self.encode_each(batch, pool),
-            Err(error) => (Batch::from_pool(pool), self.reject_all(batch, &error)),
+        let encoded = match self.encode(batch, pool) {
+            Err(_) if self.codec.divide(self.events.len()) => self.encode_each(batch, pool),
+            encoded => encoded,
         };
+        self.codec.end_division();
+        let (mut encoded, mut rejected) = encoded
+            .unwrap_or_else(|error| (Batch::from_pool(pool), self.reject_all(batch, &error)));
         // A codec of a plugin may write any bytes, so its messages may contain the terminator.
         rejected.extend(terminator.append(&mut encoded, batch));
         (encoded, rejected)

@@ -1,8 +1,8 @@
 //! Supervision of codecs and processors of plugins: a panic costs the messages that caused it.
 //!
 //! An instance that has panicked is replaced. A codec or a postprocessor then gets the messages of the batch one by one,
-//! so that only those on which it panics again fail. If no message succeeds, the part is soon not called any more:
-//! [`PartRestarts`].
+//! so that only those on which it panics again fail. If no message of several batches succeeds, the part is not called any
+//! more: [`PartRestarts`].
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use tremor_pdk::{Batch, Error, ErrorKind, Output, Postprocessor, Preprocessor, R
 
 use crate::{
     clock::Clock,
-    engine::{Part, PartRestarts},
+    engine::{PANICS_IN_A_ROW, Part, PartRestarts},
     watchdog::Calls,
 };
 
@@ -31,12 +31,14 @@ pub(super) struct Supervised<T> {
     pub(super) instance: T,
     maker: Arc<Maker<T>>,
     restarts: Arc<PartRestarts>,
+    /// Number of panics in a row while the messages of a batch are passed one by one. `None` at other times.
+    panics: Option<usize>,
 }
 
 impl<T> Supervised<T> {
     /// Creates an instance. `restarts` are those of all instances that do the same work.
     pub(super) fn new(maker: Arc<Maker<T>>, restarts: Arc<PartRestarts>) -> Result<Self> {
-        Ok(Self { instance: (maker.make)()?, maker, restarts })
+        Ok(Self { instance: (maker.make)()?, maker, restarts, panics: None })
     }
 
     /// Makes a call. After a panic, replaces the instance.
@@ -45,28 +47,52 @@ impl<T> Supervised<T> {
     /// Returns the error of the call, or one of kind panicked if the part is not called any more.
     pub(super) fn call<R>(&mut self, call: impl FnOnce(&mut T) -> Result<R>) -> Result<R> {
         self.restarts.check(&self.maker.part)?;
+        if self.panics.is_some_and(|panics| panics >= PANICS_IN_A_ROW) {
+            return Err(Error::panicked(format_args!(
+                "{} has panicked on {PANICS_IN_A_ROW} messages in a row, and is not called for the remaining messages \
+                 of the batch",
+                self.maker.part
+            )));
+        }
         let result = call(&mut self.instance);
         match &result {
-            Ok(_) => self.restarts.succeed(),
+            Ok(_) => {
+                self.restarts.succeed();
+                self.panics = self.panics.map(|_| 0);
+            }
             Err(error) if error.kind() == ErrorKind::PANICKED => self.restart(error),
             Err(_) => {}
         }
         result
     }
 
+    /// Begins to pass the messages of a batch one by one, if that is possible after a call for all of them failed, so that
+    /// only those fail that are the cause. Returns `false` if it is not possible.
+    pub(super) fn divide(&mut self, messages: usize) -> bool {
+        let can_divide = messages > 1 && !self.restarts.is_exhausted();
+        self.panics = can_divide.then_some(0);
+        can_divide
+    }
+
+    /// Ends what [`Supervised::divide`] began.
+    pub(super) fn end_division(&mut self) {
+        self.panics = None;
+    }
+
     #[cold]
     fn restart(&mut self, error: &Error) {
         let Maker { connector, part, make, calls, clock } = &*self.maker;
         let part = Part { component: connector, label: part, calls, now: clock.now() };
-        if let Some(instance) = self.restarts.restart(part, error, make) {
+        let instance = match &mut self.panics {
+            Some(panics) => {
+                *panics += 1;
+                PartRestarts::replace(part, make)
+            }
+            None => self.restarts.restart(part, error, make),
+        };
+        if let Some(instance) = instance {
             self.instance = instance;
         }
-    }
-
-    /// Returns whether the messages of a batch have to be passed one by one, after a call for all of them failed, so that
-    /// only those fail that are the cause.
-    pub(super) fn divides(&self, messages: usize) -> bool {
-        messages > 1 && !self.restarts.is_exhausted()
     }
 }
 
@@ -85,22 +111,44 @@ impl SupervisedPostprocessor {
     }
 
     /// Processes the messages of a batch one by one. The messages that fail are rejected.
+    ///
+    /// # Errors
+    /// Returns an error if the call that failed has changed the messages.
     #[cold]
-    fn process_each(&mut self, batch: &mut Batch, output: &mut Output) {
-        let mut left = Vec::with_capacity(self.events.len());
-        for event in std::mem::take(&mut self.events) {
-            batch.set_events(&[event]);
-            // A message that was overwritten before the panic cannot be passed again.
-            let is_whole = batch.validate().map(|_| ());
-            let result =
-                is_whole.and_then(|()| self.supervised.call(|it| it.process(batch, output)));
-            match result {
-                Ok(()) => left.extend_from_slice(batch.events()),
-                Err(error) => output.reject_all(vec![Rejected { event, error }]),
+    fn process_each(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        let events = std::mem::take(&mut self.events);
+        batch.set_events(&events);
+        batch.validate()?;
+        let most = batch.bytes().len().saturating_add(batch.output_at_most()).min(MAX_BYTES);
+        for event in &events {
+            let mut alone = batch.copy_of(event);
+            let result = self.supervised.call(|it| it.process(&mut alone, output));
+            if let Err(error) = result.and_then(|()| append(batch, alone, most)) {
+                output.reject_all(vec![Rejected { event: *event, error }]);
             }
         }
-        batch.set_events(&left);
+        let processed = batch.events()[events.len()..].to_vec();
+        batch.set_events(&processed);
+        Ok(())
     }
+}
+
+/// Maximum number of bytes of a batch, because offsets have 32 bits.
+pub(super) const MAX_BYTES: usize = (4 << 30) - 1;
+
+/// Appends the results of a call for a single message to `batch`, which then has at most `most` bytes. A message is
+/// passed alone in a copy, because a call takes time linear in the size of its batch.
+///
+/// # Errors
+/// Kind bad data, if the batch would have more bytes.
+pub(super) fn append(batch: &mut Batch, results: Batch, most: usize) -> Result<()> {
+    if batch.bytes().len().saturating_add(results.bytes().len()) > most {
+        return Err(Error::bad_data(format_args!(
+            "the messages of a batch would have more than {most} bytes"
+        )));
+    }
+    batch.append(results);
+    Ok(())
 }
 
 impl Postprocessor for SupervisedPostprocessor {
@@ -115,11 +163,12 @@ impl Postprocessor for SupervisedPostprocessor {
         match result {
             Err(error)
                 if error.kind() == ErrorKind::PANICKED
-                    && self.supervised.divides(self.events.len()) =>
+                    && self.supervised.divide(self.events.len()) =>
             {
                 output.clear();
-                self.process_each(batch, output);
-                Ok(())
+                let result = self.process_each(batch, output);
+                self.supervised.end_division();
+                result
             }
             result => result,
         }
@@ -185,5 +234,55 @@ impl Preprocessor for SupervisedPreprocessor {
 
     fn streams(&self) -> Vec<u64> {
         self.supervised.instance.streams()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tremor_abi::batch::HostBatch;
+    use tremor_pdk::{Batch, Error, Output, Postprocessor, Result};
+
+    use super::{Maker, Supervised, SupervisedPostprocessor};
+    use crate::{clock::Clock, watchdog::Calls};
+
+    /// A postprocessor that panics for several messages, and appends the size of the batch to a single message.
+    struct Sizes;
+
+    impl Postprocessor for Sizes {
+        fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+            if batch.len() > 1 {
+                return Err(Error::panicked("several"));
+            }
+            let size = batch.bytes().len().to_string();
+            output.reject_all(batch.cut(|cutter| match cutter.payload() {
+                b"bad" => cutter.refuse(Error::bad_data("bad")),
+                _ => cutter.emit_followed(size.as_bytes()),
+            }));
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn messages_that_are_processed_alone_are_in_small_batches() {
+        let maker = Maker {
+            connector: "output".to_owned(),
+            part: "postprocessor `x`".to_owned(),
+            make: Box::new(|| Ok(Box::new(Sizes) as Box<dyn Postprocessor>)),
+            calls: Arc::<Calls>::default(),
+            clock: Clock::simulated(0),
+        };
+        let supervised = Supervised::new(Arc::new(maker), Arc::default()).unwrap();
+        let (mut batch, mut output) = (Batch::new(), Output::new());
+        for number in 0..100 {
+            batch.push_message(if number == 7 { b"bad" } else { b"text" });
+            batch.events_mut()[number].pull = number as u64;
+        }
+        SupervisedPostprocessor::new(supervised).process(&mut batch, &mut output).unwrap();
+        assert_eq!((batch.len(), output.rejected().len()), (99, 1));
+        assert_eq!(output.rejected()[0].event.pull, 7);
+        assert!(batch.iter().all(|it| it.raw() == Some(b"text4")));
+        assert!(batch.events().iter().map(|it| it.pull).eq((0..100).filter(|it| *it != 7)));
     }
 }

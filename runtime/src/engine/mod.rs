@@ -84,7 +84,7 @@ pub(crate) use self::{
     handle::connection::Connection,
     parts::{ConnectorType, MakePreprocessor, OperatorInstance, Parts},
     processors::Processors,
-    retry::part_restarts::{Part, PartRestarts},
+    retry::part_restarts::{PANICS_IN_A_ROW, Part, PartRestarts},
     simulation::{Simulation, Taken},
 };
 pub use crate::flow::Role as Kind;

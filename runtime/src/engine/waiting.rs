@@ -159,8 +159,8 @@ impl Line {
 }
 
 /// Returns `None` if `limit` means that the number is unlimited, so that the log line omits it.
-fn limited(limit: u64) -> Option<u64> {
-    Some(limit).filter(|limit| *limit < u64::MAX)
+fn limited(limit: usize) -> Option<usize> {
+    Some(limit).filter(|limit| *limit < usize::MAX)
 }
 
 #[cfg(test)]

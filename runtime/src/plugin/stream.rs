@@ -74,7 +74,8 @@ impl Acks for LoadedAcks {
 
     fn most_in_flight(&self) -> InFlight {
         let abi::InFlight { events, bytes, key } = self.0.most_in_flight();
-        InFlight { events, bytes, key: key.as_str() }
+        let narrow = |most: u64| usize::try_from(most).unwrap_or(usize::MAX);
+        InFlight { events: narrow(events), bytes: narrow(bytes), key: key.as_str() }
     }
 
     fn ack(&mut self, pull: u64) -> Result<()> {

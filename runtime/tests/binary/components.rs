@@ -110,7 +110,7 @@ fn panicking_operator_is_recreated_and_its_events_go_to_err() {
 fn order_of_keys_that_a_plugin_changed_reaches_the_sink() {
     let (run, _) = run(&through_operator("{ }", "p/err -> other"), "first\nreorder\n");
     run.expect(0, &["2 events in, 2 out"]);
-    assert_eq!(run.stdout, "\"first\"\n{\"b\":2,\"a\":1}\n");
+    assert_eq!(run.stdout, "{\"b\":2,\"a\":1}\n\"first\"\n", "new events leave first");
 }
 
 #[test]
@@ -124,6 +124,15 @@ fn error_of_an_operator_sends_its_batch_to_err() {
 fn batch_forged_by_operator_fails_unread() {
     let (run, _) = run(&through_operator("{ }", "p/err -> other"), "x\nforge\n");
     run.expect(3, &["event 0 of a batch refers to bytes outside", "2 events in, 0 out"]);
+    assert_eq!(run.stdout, "");
+}
+
+/// The lines have no positions in their pulls, because they were cut from a stream.
+#[test]
+fn event_that_is_returned_twice_fails_its_batch() {
+    let input = "vanish\nx\ny\ntwice\n";
+    let (run, _) = run(&through_operator("{ }", "p/err -> other"), input);
+    run.expect(3, &["operator 1 (`mischief`) returned 1 events in place of others", "4 failed"]);
     assert_eq!(run.stdout, "");
 }
 

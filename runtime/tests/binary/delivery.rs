@@ -199,6 +199,29 @@ fn operator_that_loses_or_invents_events_fails_its_batch() {
     run.expect(1, &["`main`", "operator 1 (`mischief`)", "still buffers 1 events", "`flush`"]);
 }
 
+/// The numbers of events are right, so only the events themselves show the fault.
+#[test]
+fn operator_that_exchanges_events_fails_its_batch() {
+    for (words, fault) in [
+        (["vanish", "twice"], "1 that it had returned before, 0 that"),
+        (["vanish", "copy"], "and 1 new events: return each event once"),
+    ] {
+        let messages =
+            format!(r#"{{ messages: ['"{}"', '"{}"'] }}, {{ failed: 1 }}"#, words[0], words[1]);
+        let (scene, run) = through(&messages, "mischief", "");
+        let says = "`main`: operator 1 (`mischief`) returned 1 events in place of others: ";
+        run.expect(1, &["flow `flow` failed", says, fault]);
+        assert_eq!(scene.read("out"), "");
+        assert_eq!(acknowledgements(&run), ["1: failed 1, events [0..2]"], "{}", run.stderr);
+    }
+    let messages = r#"{ messages: ['"old"'] }, { acknowledged: 1 }, { messages: ['"swap"'] },
+      { failed: 2 }"#;
+    let (scene, run) = through(messages, "mischief", "");
+    run.expect(1, &["flow `flow` failed", "1 that it had not received in this call, and 0 new"]);
+    assert_eq!(scene.read("out"), "\"old\"\n");
+    assert_eq!(acknowledgements(&run), ["1: acknowledged 1", "1: failed 2, events [0..1]"]);
+}
+
 #[test]
 fn events_buffered_by_failing_operator_fail() {
     // In the first case the operator panics in a later call. In the second case it emits more events than it had

@@ -68,6 +68,47 @@ fn panic_of_a_codec_or_postprocessor_costs_one_message() {
     }
 }
 
+/// Each pull has 20 lines. An operator that has edited events before it panics may have done so in place, so its whole
+/// batch leaves by `err`.
+#[test]
+fn panic_of_a_stateless_operator_costs_one_unedited_event() {
+    let is_poisoned = |line: &usize| (40..60).contains(&(line % 100));
+    for (fault, lost) in [
+        ("word_panics", (0..LINES).filter(|line| is_poison(*line)).collect::<Vec<_>>()),
+        ("edited_word_panics", (0..LINES).filter(is_poisoned).collect()),
+    ] {
+        let operator = format!("{{ type: hostile_stateless, config: {{ fault: {fault} }} }}");
+        let flow = format!(
+            "connectors:
+  input:
+    type: file
+    preprocessors: [lines]
+    codec: string
+    config: {{ path: in, mode: read, chunk_bytes: {} }}
+  output:
+    type: file
+    codec: string
+    postprocessors: [lines]
+    config: {{ path: out, mode: write }}
+  dead: {{ type: file, codec: json, postprocessors: [lines], config: {{ path: dead, mode: write }} }}
+pipelines: {{ main: {{ operators: [{operator}] }} }}
+links: [input -> main -> output, main/err -> dead]",
+            20 * LINE
+        );
+        let scene = Scene::new(&flow).write("in", input().as_bytes());
+        let run = scene.run();
+        run.expect(0, &["operator 1 (`hostile_stateless`) restarts"]);
+        assert!(!run.stderr.contains("is not called again"), "{}", run.stderr);
+        let delivered: Vec<_> =
+            scene.read("out").lines().map(|it| it[5..].parse::<usize>().unwrap()).collect();
+        let all: Vec<_> = (0..LINES).filter(|line| !lost.contains(line)).collect();
+        assert_eq!(delivered, all, "{fault}");
+        let letters = scene.read("dead");
+        assert_eq!(letters.lines().count(), lost.len(), "{fault}");
+        assert!(letters.lines().all(|it| it.contains(r#""kind":"panicked""#)), "{letters}");
+    }
+}
+
 /// A preprocessor gets bytes and not messages, so its panic costs the bytes of the call.
 #[test]
 fn panic_of_a_preprocessor_costs_its_input() {
@@ -84,28 +125,38 @@ fn panic_of_a_preprocessor_costs_its_input() {
     assert_eq!(originals, lost);
 }
 
-/// The process may have half a gibibyte, and the message of one event would have six.
+/// The process may have half a gibibyte, and the output for one event would have at least five.
 #[test]
-fn endless_message_of_a_codec_costs_its_event_and_no_memory() {
-    let flow = "connectors:
-  input: { type: file, preprocessors: [lines], codec: string, config: { path: in, mode: read } }
-  output:
-    type: file
-    codec: { type: hostile_codec, config: { fault: word_floods } }
-    postprocessors: [lines]
-    config: { path: out, mode: write }
-  dead: { type: file, codec: json, postprocessors: [lines], config: { path: dead, mode: write } }
-links: [input -> output, output/err -> dead]";
-    let scene = Scene::new(flow).write("in", b"one\nflood\ntwo\n");
-    let tremor = scene.command(&["run", "flow.yaml"]);
-    let mut limited = Command::new("prlimit");
-    limited.arg("--data=536870912").arg(tremor.get_program()).args(tremor.get_args());
-    limited.envs(tremor.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let output = limited.current_dir(scene.path()).output().unwrap();
-    let log = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && log.contains("1 dead-lettered"), "{log}");
-    assert_eq!(scene.read("out"), "one\ntwo\n");
-    assert!(scene.read("dead").contains("more than 67108864 bytes"), "{}", scene.read("dead"));
+fn endless_output_of_a_component_costs_its_event_and_no_memory() {
+    let floods = "{ type: hostile_KIND, config: { fault: word_floods } }";
+    for (kind, keys) in [
+        ("preprocessor", ["preprocessors: [lines, FLOODS], codec: string", "codec: string"]),
+        ("codec", ["preprocessors: [lines], codec: string", "codec: FLOODS"]),
+        ("postprocessor", ["preprocessors: [lines], codec: string", "codec: string"]),
+    ] {
+        let floods = floods.replace("KIND", kind);
+        let [source, sink] = keys.map(|keys| keys.replace("FLOODS", &floods));
+        // The postprocessor appends the line feed itself.
+        let lines = if kind == "postprocessor" { &*floods } else { "lines" };
+        let flow = format!(
+            "connectors:
+  input: {{ type: file, {source}, config: {{ path: in, mode: read }} }}
+  output: {{ type: file, {sink}, postprocessors: [{lines}], config: {{ path: out, mode: write }} }}
+  dead: {{ type: file, codec: json, postprocessors: [lines], config: {{ path: dead, mode: write }} }}
+links: [input -> output, input/err -> dead, output/err -> dead]"
+        );
+        let scene = Scene::new(&flow).write("in", b"one\nflood\ntwo\n");
+        let tremor = scene.command(&["run", "flow.yaml"]);
+        let mut limited = Command::new("prlimit");
+        limited.arg("--data=536870912").arg(tremor.get_program()).args(tremor.get_args());
+        limited.envs(tremor.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let output = limited.current_dir(scene.path()).output().unwrap();
+        let log = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && log.contains("1 dead-lettered"), "{kind}: {log}");
+        assert_eq!(scene.read("out"), "one\ntwo\n", "{kind}");
+        let dead = scene.read("dead");
+        assert!(dead.contains("more than 67108864 bytes") && dead.contains("flood"), "{dead}");
+    }
 }
 
 #[test]
@@ -116,7 +167,8 @@ fn codec_that_always_panics_is_given_up_and_shown() {
     type: file
     preprocessors: [lines]
     {HOSTILE_CODEC}
-    config: {{ path: in, mode: read, follow: true }}
+    # A batch has ten lines, and uses one restart.
+    config: {{ path: in, mode: read, follow: true, chunk_bytes: 60 }}
   output: {{ type: 'null' }}
   dead: {{ type: 'null' }}
 links: [input -> output, input/err -> dead]"

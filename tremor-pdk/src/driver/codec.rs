@@ -7,10 +7,6 @@ use crate::{
     dynamic::{DynCodec, discard_empty},
 };
 
-/// Limit of the messages of a batch in bytes: this, or [`EXPANSION`] times the weight of the batch if that is more.
-const LEAST_LIMIT: usize = 64 << 20;
-const EXPANSION: usize = 8;
-
 /// Calls a codec for the messages of a batch, one after the other.
 ///
 /// Each message is copied before it is decoded, because decoding writes to the buffer that contains the message.
@@ -47,7 +43,7 @@ impl<T: Codec> DynCodec for CodecDriver<T> {
         output: &mut Output,
     ) -> Result<()> {
         let codec = &mut self.codec;
-        let most = LEAST_LIMIT.max(EXPANSION.saturating_mul(batch.weight()));
+        let most = batch.output_at_most();
         output.reject_all(batch.encode_into(encoded, |payload, bytes| {
             let value = match payload {
                 Payload::Document { bytes, nodes, root, .. } => {

@@ -80,7 +80,7 @@ impl RawAcks for FfiAcks {
         let most = || self.get().map_or(InFlight::UNLIMITED, |acks| acks.most_in_flight());
         let InFlight { events, bytes, key } =
             guard("most_in_flight", most).unwrap_or(InFlight::UNLIMITED);
-        abi::InFlight { events, bytes, key: key.into() }
+        abi::InFlight { events: events as u64, bytes: bytes as u64, key: key.into() }
     }
 
     fn ack(&mut self, pull: u64) -> CallResult<()> {

@@ -66,7 +66,7 @@ impl<S: StreamSocket> Source for StreamSource<S> {
         if let Some(error) = &self.failure {
             return Err(error.clone());
         }
-        let space = self.read_size.space(batch.limit().bytes as usize);
+        let space = self.read_size.space(batch.limit().bytes);
         let read = poll_fn(|context| self.link.poll_fill(context, batch, space)).await;
         let lost = match read {
             Ok(0) => {

@@ -85,7 +85,7 @@ impl Messages {
                 let config = &consumer.cached_info().config;
                 let ack_wait = config.ack_wait;
                 // The server sends at most this number of messages without an answer; -1 means no limit.
-                if let Ok(events @ 1..) = u64::try_from(config.max_ack_pending) {
+                if let Ok(events @ 1..) = usize::try_from(config.max_ack_pending) {
                     max_in_flight =
                         InFlight { events, key: "max_ack_pending", ..InFlight::UNLIMITED };
                 }

@@ -168,6 +168,7 @@ impl Positions {
         // the limit by almost this length.
         let last = pull_bytes.max(max_pull_bytes as u64).min(chunk_bytes);
         let bytes = most_bytes.saturating_sub(last - 1).max(1);
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         let most_in_flight = InFlight { bytes, key: "read_ahead", ..InFlight::UNLIMITED };
         let shared = Shared {
             host: host.clone(),

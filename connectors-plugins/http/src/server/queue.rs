@@ -221,8 +221,8 @@ impl RequestQueue {
             let state = &mut *self.state();
             let limit = batch.limit();
             let (mut events, mut bytes) = (batch.len(), batch.bytes().len());
-            while events < limit.events as usize
-                && bytes < limit.bytes as usize
+            while events < limit.events
+                && bytes < limit.bytes
                 && let Some(waiting) = state.waiting.pop_front()
             {
                 events += 1;

@@ -7,7 +7,7 @@ use tremor_pdk::{
     units::{Interval, Size},
 };
 
-use crate::session::{Frames, Limits, default_max_message_bytes, default_ping_interval, in_memory};
+use crate::session::{Frames, Limits, default_max_message_bytes, default_ping_interval};
 
 /// Configuration of the connector.
 #[tremor_pdk::config]
@@ -62,7 +62,7 @@ pub struct Basic {
 impl Config {
     pub(crate) fn limits(&self) -> Limits {
         Limits {
-            max_message: in_memory(self.max_message_bytes),
+            max_message: self.max_message_bytes.in_memory(),
             ping_interval: self.ping_interval.map(Interval::get),
             idle_timeout: None,
         }

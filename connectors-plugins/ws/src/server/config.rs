@@ -8,7 +8,7 @@ use tremor_pdk::{
     units::{Interval, Size},
 };
 
-use crate::session::{Frames, Limits, default_max_message_bytes, default_ping_interval, in_memory};
+use crate::session::{Frames, Limits, default_max_message_bytes, default_ping_interval};
 
 /// Configuration of the connector.
 #[tremor_pdk::config]
@@ -87,7 +87,7 @@ impl Config {
                 self.path
             )));
         }
-        let (all, each) = (self.max_buffered_bytes(), in_memory(self.max_message_bytes));
+        let (all, each) = (self.max_buffered_bytes(), self.max_message_bytes.in_memory());
         if all < each {
             return Err(Error::configuration(format!(
                 "invalid `max_buffered_bytes` {all}: expected at least `max_message_bytes`, {each} bytes, because a \
@@ -99,13 +99,13 @@ impl Config {
 
     /// Returns the maximum number of bytes that all connections may buffer.
     pub(crate) fn max_buffered_bytes(&self) -> usize {
-        let default = in_memory(self.max_message_bytes).saturating_mul(4).max(MAX_BUFFERED_BYTES);
-        self.max_buffered_bytes.map_or(default, in_memory)
+        let default = self.max_message_bytes.in_memory().saturating_mul(4).max(MAX_BUFFERED_BYTES);
+        self.max_buffered_bytes.map_or(default, Size::in_memory)
     }
 
     pub(crate) fn limits(&self) -> Limits {
         Limits {
-            max_message: in_memory(self.max_message_bytes),
+            max_message: self.max_message_bytes.in_memory(),
             ping_interval: self.ping_interval.map(Interval::get),
             idle_timeout: self.idle_timeout.map(Interval::get),
         }

@@ -6,7 +6,7 @@ use tremor_pdk::{ErrorPolicy, RawEvent, prelude::*};
 use tungstenite::protocol::frame::coding::CloseCode;
 
 use super::{Accepting, config::SendTo, connections::Connections};
-use crate::session::{Link, cost, in_memory};
+use crate::session::{Link, cost};
 
 /// Sends each event as a message to all clients, or to the client from which the event was
 /// received.
@@ -27,7 +27,7 @@ impl Sender {
     /// Disconnects a client that has unwritten messages, if `more` bytes would exceed a limit of
     /// buffered bytes. Returns whether the client was disconnected.
     fn is_slow(&self, link: &Link, more: usize) -> bool {
-        let most = in_memory(self.connections.config.max_send_bytes);
+        let most = self.connections.config.max_send_bytes.in_memory();
         let behind = link.unwritten().unwrap_or_default();
         if behind > 0 && behind.saturating_add(more) <= most && !link.may_keep(more) {
             self.connections.counts.over_budget.add(1);

@@ -40,8 +40,3 @@ pub(crate) fn default_ping_interval() -> Option<Interval> {
 pub(crate) fn default_max_message_bytes() -> Size {
     Size::of_bytes(4 << 20)
 }
-
-/// Converts a size to `usize`, for data that has to fit into memory.
-pub(crate) fn in_memory(size: Size) -> usize {
-    usize::try_from(size.get()).unwrap_or(usize::MAX)
-}

@@ -18,7 +18,7 @@ use tungstenite::protocol::WebSocketConfig;
 
 pub(crate) use self::{
     budget::Budget,
-    config::{default_max_message_bytes, default_ping_interval, in_memory},
+    config::{default_max_message_bytes, default_ping_interval},
     drive::Session,
     end::End,
     head::{has_token, read_head, write_all},

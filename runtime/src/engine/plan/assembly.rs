@@ -9,7 +9,7 @@ use crate::{
     engine::{
         parts::{OperatorInstance, Parts},
         retry::part_restarts::PartRestarts,
-        route::{leading::Factory, pipeline::Step},
+        route::{leading::Factory, step::Step},
         sink::{postprocessors::Postprocessors, terms::Terms},
         source::{batch_sizer::BatchSizer, preprocessors::Preprocessors},
         target::Target,

@@ -28,9 +28,10 @@ use crate::engine::{
     pipeline::PipelineTask,
     route::{
         leading::{Leading, LeadingPart},
-        pipeline::{Pipeline, Step},
+        pipeline::Pipeline,
         router::{Encoding, Router},
         routes::Routes,
+        step::Step,
     },
     sink::postprocessors::Postprocessors,
     source::{batch_sizer::BatchSizer, worker::Worker},

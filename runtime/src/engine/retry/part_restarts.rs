@@ -16,6 +16,9 @@ use crate::watchdog::Calls;
 
 /// Maximum number of restarts of a part within one minute without a successful call after them.
 const RESTARTS: u64 = 3;
+/// Maximum number of panics in a row if the events of a batch are passed one by one. The remaining events fail without a
+/// call, because the part probably panics on each of them, and creating an instance may take long.
+pub(crate) const PANICS_IN_A_ROW: usize = 8;
 /// Shortest time between two log lines about restarts of a part.
 const INTERVAL: Duration = Duration::from_secs(10);
 
@@ -106,20 +109,25 @@ impl PartRestarts {
         error: &Error,
         make: impl FnOnce() -> Result<T>,
     ) -> Option<T> {
-        let Part { component, label, .. } = part;
         if !self.count(part, error) {
             return None;
         }
-        match make() {
-            Ok(instance) => {
-                self.log(part, error);
-                Some(instance)
-            }
-            Err(error) => {
-                tracing::error!(component, %error, "{label} cannot be restarted");
-                None
-            }
-        }
+        let instance = Self::replace(part, make)?;
+        self.log(part, error);
+        Some(instance)
+    }
+
+    /// Returns an instance that replaces one that has panicked on an event that was passed alone. This uses no budget,
+    /// because the restart after the call for the whole batch was counted. Returns `None` if the constructor fails.
+    #[cold]
+    pub(crate) fn replace<T>(
+        Part { component, label, .. }: Part<'_>,
+        make: impl FnOnce() -> Result<T>,
+    ) -> Option<T> {
+        let failed = |error: &Error| {
+            tracing::error!(component, %error, "{label} cannot be restarted");
+        };
+        make().inspect_err(failed).ok()
     }
 
     /// Counts a restart. Returns `false` if the budget is exhausted.

@@ -50,6 +50,11 @@ impl Buffers {
         self.current
     }
 
+    /// Returns the number of the batch of the current call: see [`Buffers::number`].
+    pub(crate) fn current(&self) -> u64 {
+        self.current
+    }
+
     /// Returns the number of buffered events.
     pub(crate) fn events(&self) -> usize {
         count(self.events)

@@ -19,7 +19,8 @@ use crate::engine::{
     retry::part_restarts::PartRestarts,
     route::{
         fan_out::{DeadLetters, Env, fan_out},
-        pipeline::{Pipeline, Step},
+        pipeline::Pipeline,
+        step::Step,
     },
     target::{Ports, Target},
     tracking::{

@@ -8,3 +8,4 @@ pub(crate) mod leading;
 pub(crate) mod pipeline;
 pub(crate) mod router;
 pub(crate) mod routes;
+pub(crate) mod step;

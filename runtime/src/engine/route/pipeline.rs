@@ -2,16 +2,14 @@
 
 use std::sync::Arc;
 
-use tremor_abi::batch::{Failed, HostBatch, HostOutput, Rejected};
-use tremor_pdk::{Batch, Error, ErrorKind, Operator, Output, Result};
+use tremor_abi::batch::{HostBatch, HostOutput, Surplus};
+use tremor_pdk::{Batch, Error, ErrorKind, Result};
 
 use crate::engine::{
     control::Control,
-    parts::MakeOperator,
-    retry::part_restarts::{Part, PartRestarts},
     route::{
-        buffers::{Buffers, Outcome},
-        fan_out::{DeadLetters, Env, fail, fan_out},
+        fan_out::{Env, fail, fan_out},
+        step::{Step, reject_remaining},
     },
     target::{Ports, Target},
     tracking::{
@@ -30,41 +28,6 @@ pub(crate) struct Pipeline {
     pub(crate) stats: Arc<Stats>,
 }
 
-/// An operator of a pipeline, with its ports and buffered events.
-pub(crate) struct Step {
-    /// Position and type of the operator, for messages.
-    label: Box<str>,
-    operator: Box<dyn Operator>,
-    /// Creates another instance of the operator after a panic. `None` if that is not possible, or once the budget of
-    /// restarts is exhausted.
-    make: Option<MakeOperator>,
-    /// Restarts after panics, of this instance and of the instances of other tasks.
-    restarts: Arc<PartRestarts>,
-    /// `true` if the operator is stateless.
-    is_stateless: bool,
-    /// Names of the operator's ports other than `in`, `out` and `err`, with the targets of their events.
-    ports: Vec<(String, Vec<Target>)>,
-    /// Events that the operator buffers.
-    buffers: Buffers,
-    output: Output,
-    /// `true` once the operator has left a batch with other buffers than the shared ones that it got, as an edit does.
-    replaces_buffers: bool,
-}
-
-/// Numbers of events of one operator call. If the operator works correctly, `had` is the sum of `out` and `kept`, and
-/// `unknown` is 0.
-struct Balance {
-    /// Events that the operator had: events that were passed to the call, released from the operator's buffer, lost
-    /// from this buffer in a panic, or created.
-    had: usize,
-    /// Events that left the operator, through any port.
-    out: usize,
-    /// Events that were discarded, merged or absorbed.
-    kept: usize,
-    /// Events that were reported as released but had not been absorbed.
-    unknown: usize,
-}
-
 /// A call of an operator without a batch of events.
 #[derive(Clone, Copy)]
 pub(crate) enum Call {
@@ -72,184 +35,6 @@ pub(crate) enum Call {
     Time(u64),
     /// No more events follow, so the operator has to emit the events that it buffers.
     Drain,
-}
-
-impl Step {
-    pub(crate) fn new(
-        label: impl Into<Box<str>>,
-        operator: Box<dyn Operator>,
-        make: Option<MakeOperator>,
-        ports: Vec<(String, Vec<Target>)>,
-    ) -> Self {
-        let (label, buffers, output) = (label.into(), Buffers::default(), Output::new());
-        let (restarts, is_stateless) = (Arc::default(), false);
-        Self {
-            label,
-            operator,
-            make,
-            restarts,
-            is_stateless,
-            ports,
-            buffers,
-            output,
-            replaces_buffers: false,
-        }
-    }
-
-    /// Marks the operator as stateless, and shares `restarts` with its other instances.
-    pub(crate) fn stateless(self, restarts: Arc<PartRestarts>) -> Self {
-        Self { restarts, is_stateless: true, ..self }
-    }
-
-    /// Calls the operator with a batch. First releases buffers of which the events use little: buffers that grew by
-    /// edits to more than `limit` bytes ([`HostBatch::compact_if_grown`]), and shared buffers, of which an edit would
-    /// copy all.
-    fn process(&mut self, batch: &mut Batch, limit: &mut usize) -> Result<()> {
-        self.restarts.check(&self.label).inspect_err(|_| self.make = None)?;
-        batch.compact_if_grown(limit);
-        if !batch.shares_buffers() {
-            return self.operator.process(batch, &mut self.output);
-        }
-        if self.replaces_buffers {
-            batch.compact_sparse();
-        }
-        let nodes = batch.nodes().as_ptr();
-        let result = self.operator.process(batch, &mut self.output);
-        self.replaces_buffers |= !batch.is_empty() && batch.nodes().as_ptr() != nodes;
-        result
-    }
-
-    /// Replaces an operator that has panicked, if its budget allows it. Otherwise all further events of the step fail.
-    /// Returns the number of events that the operator had buffered. These events fail.
-    fn restart(&mut self, name: &str, error: &Error, control: &Control) -> usize {
-        let lost = self.buffers.clear();
-        // The results of this call are lost together with the operator.
-        self.output.begin(0);
-        let Some(make) = &self.make else { return lost };
-        let (label, calls, now) = (&*self.label, control.calls(), control.clock().now());
-        let part = Part { component: name, label, calls, now };
-        if let Some(operator) = self.restarts.restart(part, error, make) {
-            self.operator = operator;
-        } else if self.restarts.is_exhausted() {
-            self.make = None;
-        }
-        lost
-    }
-
-    /// Returns the names of the operator's ports other than `in`, `out` and `err`.
-    pub(crate) fn ports(&self) -> impl Iterator<Item = &str> {
-        self.ports.iter().map(|(name, _)| name.as_str())
-    }
-
-    /// Returns the time for which the operator's timer is set, in ns since the Unix epoch.
-    pub(crate) fn due(&self) -> Option<u64> {
-        if self.is_stateless { None } else { self.operator.due() }
-    }
-
-    /// Returns whether a call with `input` events left all of them in `batch` and did nothing else, which is true for
-    /// most calls.
-    fn has_passed(&self, input: usize, batch: &Batch) -> bool {
-        batch.len() == input && input > 0 && self.output.is_empty()
-    }
-
-    /// Returns the numbers of events of a call, and counts these events in the metrics. `input` is the number of events
-    /// that were passed to the call, `lost` the number that an operator had buffered before it panicked, and `merged`
-    /// the number that were merged into other events.
-    fn balance(
-        &mut self,
-        (input, lost, merged): (usize, usize, usize),
-        outcome: &Outcome,
-        batch: &Batch,
-        stats: &Stats,
-    ) -> Balance {
-        let (created, discarded) = (self.output.take_created(), self.output.take_discarded());
-        let left: usize = self.output.all_batches().map(Batch::len).sum();
-        let out = batch.len() + left + self.output.rejected().len();
-        stats.created(created);
-        stats.merged(merged);
-        stats.discarded(discarded);
-        let Outcome { absorbed, released, unknown, .. } = *outcome;
-        let kept = discarded.saturating_add(merged).saturating_add(absorbed);
-        let had = input.saturating_add(released).saturating_add(lost).saturating_add(created);
-        Balance { had, out, kept, unknown }
-    }
-
-    /// Returns an error if the operator broke its contract in a call: it lost or invented events, sent them to ports
-    /// that it does not have, or is stateless and buffered `stuck` events.
-    fn broken(&self, balance: &Balance, stuck: usize) -> Option<Error> {
-        let Balance { had, out, kept, unknown } = balance;
-        let label = &self.label;
-        if stuck > 0 {
-            return Some(Error::internal(format_args!(
-                "{label} buffers events, but is declared as stateless: remove `Component::STATELESS`, or buffer nothing"
-            )));
-        }
-        if *unknown > 0 {
-            return Some(Error::internal(format_args!(
-                "{label} emits, rejects or discards {unknown} buffered events that it has not absorbed: \
-                 let the closure of `Output::divert` return the verdict of `Buffered::absorb`"
-            )));
-        }
-        let left = out.saturating_add(*kept);
-        if *had != left {
-            return Some(Error::internal(format_args!(
-                "{label} received {had} events and accounts for {left}: leave every event in the batch, or \
-                 send, reject, discard or absorb it, and add events only with `Buffered::emit`, \
-                 `Buffered::emit_events` or `Output::create`"
-            )));
-        }
-        let unknown = self
-            .output
-            .ports()
-            .iter()
-            .map(|out| out.port)
-            .find(|port| *port != Output::OUT && usize::from(*port) >= self.ports.len());
-        unknown.map(|port| {
-            let names: Vec<_> = self.ports().collect();
-            Error::internal(format_args!(
-                "{label} sent events to its port {port}, but `Operator::ports` names {} of its own, \
-                 counted from 0: [{}]",
-                names.len(),
-                names.join(", "),
-            ))
-        })
-    }
-
-    /// Routes the events that the operator sent to its other ports, and the events that it rejected. Returns the
-    /// batches that have to leave through `out` before the batch of the call.
-    fn post(
-        &mut self,
-        name: &str,
-        ports: &Ports,
-        item: &InFlight,
-        stats: &Stats,
-        env: &mut Env<'_>,
-    ) -> Vec<Batch> {
-        let mut ahead = Vec::new();
-        for out in self.output.take_ports() {
-            if out.port == Output::OUT {
-                ahead.push(out.batch);
-                continue;
-            }
-            let port = self.ports.get(usize::from(out.port));
-            let (port, targets) = port.map_or(("", &[][..]), |(name, to)| (name, to));
-            let (token, is_letter) = (item.token.clone(), item.is_letter);
-            let item = InFlight { batch: out.batch, token, is_letter };
-            fan_out((port, targets), item, env.work, stats);
-        }
-        let rejected = self.output.take_rejected();
-        if !rejected.is_empty() {
-            let letters = DeadLetters { batch: &item.batch, rejected, token: item.token.clone() };
-            letters.post(name, ports, stats, env);
-        }
-        for Failed { batch, error } in self.output.take_failed() {
-            let reject = |event| Rejected { event, error: error.clone() };
-            let rejected = batch.events().iter().copied().map(reject).collect();
-            let letters = DeadLetters { batch: &batch, rejected, token: item.token.clone() };
-            letters.post(name, ports, stats, env);
-        }
-        ahead
-    }
 }
 
 impl Pipeline {
@@ -277,10 +62,7 @@ impl Pipeline {
             let step = &mut self.steps[position];
             let count = item.batch.len();
             step.output.begin(step.buffers.number(&item.token));
-            let result = step.process(&mut item.batch, &mut limit);
-            if result.is_ok() {
-                step.restarts.succeed();
-            }
+            let result = step.process(&mut item.batch, &mut limit, (&*self.name, env.control));
             if result.is_ok() && step.has_passed(count, &item.batch) {
                 continue;
             }
@@ -401,6 +183,7 @@ impl Pipeline {
             return;
         }
         step.output.begin(step.buffers.number(&Token::untracked()));
+        step.surplus = Surplus::default();
         let result = match call {
             Call::Time(now) => step.operator.on_time(now, &mut step.output),
             Call::Drain => {
@@ -446,11 +229,4 @@ impl Drop for Pipeline {
         self.stats.failed(self.buffered());
         self.stats.undelivered(if is_tracked { 0 } else { self.buffered() });
     }
-}
-
-/// Rejects the events that a failed call has left in the batch.
-fn reject_remaining(batch: &mut Batch, output: &mut Output, error: &Error) {
-    let reject = |event| Rejected { event, error: error.clone() };
-    output.reject_all(batch.events().iter().copied().map(reject));
-    batch.retain(|_| false);
 }

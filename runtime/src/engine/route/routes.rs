@@ -18,7 +18,8 @@ use crate::engine::{
     route::{
         fan_out::{DeadLetters, Env, fan_out},
         leading::Done,
-        pipeline::{Call, Pipeline, Step},
+        pipeline::{Call, Pipeline},
+        step::Step,
     },
     target::{Ports, Target},
     tracking::{

@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use tremor_pdk::Limit;
+use tremor_abi::batch::Limit;
 
 use crate::engine::{
     queue::sender::Spent,

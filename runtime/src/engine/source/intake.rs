@@ -11,8 +11,8 @@ use std::{
     time::Instant,
 };
 
-use tremor_abi::batch::{Event, HostBatch};
-use tremor_pdk::{Acks, Batch, InFlight, Limit, Pull, Result};
+use tremor_abi::batch::{Event, HostBatch, Limit};
+use tremor_pdk::{Acks, Batch, InFlight, Pull, Result};
 
 use crate::clock::Clock;
 use crate::engine::{
@@ -98,7 +98,7 @@ impl Amount {
 
     /// Returns whether the amount is below both limits. A limit of 0 counts as 1.
     fn is_below(self, most: &InFlight) -> bool {
-        (self.events as u64) < most.events.max(1) && (self.bytes as u64) < most.bytes.max(1)
+        self.events < most.events.max(1) && self.bytes < most.bytes.max(1)
     }
 }
 
@@ -208,7 +208,7 @@ impl Intake {
         batch.set_pull(self.pulls + 1);
         let (limit, most) = (batch.limit(), &self.most_in_flight);
         let least =
-            |wanted: u32, most: u64| u32::try_from(most).map_or(wanted, |it| it.min(wanted));
+            |wanted: u32, most: usize| u32::try_from(most).map_or(wanted, |it| it.min(wanted));
         batch.set_limit(Limit {
             events: least(limit.events, most.events.max(1)),
             bytes: least(limit.bytes, most.bytes.max(1)),

@@ -143,7 +143,7 @@ impl Acks for RecordingAcks {
     fn most_in_flight(&self) -> InFlight {
         match self.most_in_flight {
             0 => InFlight::UNLIMITED,
-            most => InFlight { events: most as u64, ..InFlight::UNLIMITED },
+            most => InFlight { events: most, ..InFlight::UNLIMITED },
         }
     }
 

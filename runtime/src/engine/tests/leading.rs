@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use tremor_pdk::{Batch, Buffered, Error, Operator, Output, Result, ValueRef, Verdict};
+use tremor_pdk::{Batch, Buffered, Error, Operator, Output, Result, Value, ValueRef, Verdict};
 
 use super::{
     Setup,
@@ -272,4 +272,55 @@ fn stateless_operator_that_buffers_events_fails_them() {
     scene.take_in(0, &[2]);
     let counts = scene.end().main();
     assert_eq!((counts.taken, counts.failed), (3, 3));
+}
+
+/// A stateless operator that panics on [`POISON`] after it has created an event, and after it has edited all events if
+/// `EDITS` is set.
+struct Panics<const EDITS: bool>;
+
+impl<const EDITS: bool> Operator for Panics<EDITS> {
+    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        let panics = doubles::values(batch).contains(&POISON.to_string());
+        if EDITS {
+            batch.for_each_mut(|mut event| event.set_metadata(Value::from(true)));
+        }
+        if panics {
+            output.create(&"lost")?;
+            return Err(Error::panicked("poison"));
+        }
+        output.divert(batch, |event| match event.value().and_then(ValueRef::as_u64) {
+            Some(1) => Verdict::Port(0),
+            _ => Verdict::Keep,
+        });
+        Ok(())
+    }
+}
+
+/// The results of the calls that panicked are discarded.
+#[test]
+fn panic_of_a_stateless_operator_costs_one_event() {
+    let mut scene = Scene::new(ONE_SOURCE, 0, usize::MAX, || Panics::<false>);
+    for first in 0..100 {
+        scene.take_in(0, &[10 * first + 2, POISON, 10 * first + 3]);
+    }
+    scene.take_in(0, &[1, POISON, POISON, 4]);
+    // Seven panics in a row are no reason to give up.
+    scene.take_in(0, &[&[POISON; 7][..], &[4]].concat());
+    let ended = scene.end();
+    let letters = ended.letters();
+    assert_eq!(letters.len(), 109);
+    assert!(
+        letters.iter().all(|it| it.contains("poison") && it.contains("1000000")),
+        "{letters:?}"
+    );
+    assert_eq!(ended.received.len(), 312);
+    assert_eq!(ended.main().failed, 0);
+}
+
+#[test]
+fn batch_that_was_edited_before_a_panic_is_not_repeated() {
+    let mut scene = Scene::new(ONE_SOURCE, 0, usize::MAX, || Panics::<true>);
+    scene.take_in(0, &[2, POISON, 3]);
+    scene.take_in(0, &[4]);
+    assert_eq!(scene.end().letters().len(), 3);
 }

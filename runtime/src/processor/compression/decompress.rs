@@ -271,7 +271,7 @@ impl<F: Format> Decompress<F> {
             if buffer.is_full() { Err(too_large(*max_bytes)) } else { decode.end(buffer) }
         });
         match ended {
-            Ok(()) => cutter.emit_joined(buffer.bytes(), 0..0),
+            Ok(()) => cutter.emit_with_end(buffer.bytes(), buffer.bytes().len()),
             Err(error) => {
                 *message = None;
                 cutter.refuse(error);

@@ -61,6 +61,8 @@ pub(super) const OTHERS: &[(&str, &str, &str, &str)] = &[
     ("hostile_sink", "keeps_a_lock", "takes_several", "may be dropped at any `await`"),
     ("hostile_operator", "vanishes", "accounts_for_events", "account for each event"),
     ("hostile_operator", "invents", "accounts_for_events", "account for each event"),
+    ("hostile_operator", "repeats", "accounts_for_events", "return each event once"),
+    ("hostile_operator", "exchanges", "accounts_for_events", "return each event once"),
     ("hostile_operator", "drops_buffered", "drains", "emit, reject or discard"),
     ("hostile_operator", "ignores_verdict", "accounts_for_events", "return the verdict"),
     (

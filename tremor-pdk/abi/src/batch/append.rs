@@ -41,6 +41,12 @@ impl Batch {
         self.copy_event(from, copied, &mut LastCopied::default());
     }
 
+    pub(crate) fn copy_of(&self, event: &Event) -> Self {
+        let mut copy = Self::new();
+        copy.push_event(EventRef::new(self, event));
+        copy
+    }
+
     pub(crate) fn size_of(&self, event: &Event) -> usize {
         let original = self.original(event).len();
         if original > 0 {

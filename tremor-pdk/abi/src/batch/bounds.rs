@@ -35,6 +35,10 @@ impl Batch {
         Budget::limit_for(message)
     }
 
+    pub(crate) fn output_at_most(&self) -> usize {
+        (64 << 20).max(self.weight().saturating_mul(8))
+    }
+
     pub(crate) fn weight(&self) -> usize {
         self.flat_weight() + self.values.iter().map(Value::weight).sum::<usize>()
     }

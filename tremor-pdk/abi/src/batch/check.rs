@@ -29,11 +29,33 @@ pub struct Mark {
     events: Vec<Event>,
 }
 
+/// The extent of a batch before a call, which shows whether the call edited the batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Addresses of the nodes and of the bytes.
+    addresses: [usize; 2],
+    /// Numbers of nodes, bytes, values and events.
+    lengths: [usize; 4],
+}
+
 /// Number of bytes per node above which checking the text of each node is faster than checking all bytes of the batch
 /// at once.
 const NODE_TEXT: usize = 64;
 
 impl Batch {
+    #[inline]
+    pub(crate) fn extent(&self) -> Extent {
+        let (nodes, bytes) = (self.nodes(), self.bytes());
+        Extent {
+            addresses: [nodes.as_ptr().addr(), bytes.as_ptr().addr()],
+            lengths: [nodes.len(), bytes.len(), self.values.len(), self.events.len()],
+        }
+    }
+
+    pub(crate) fn has_extent(&self, extent: &Extent) -> bool {
+        self.values.is_empty() && self.extent() == *extent
+    }
+
     pub(crate) fn validate(&self) -> Result<Claims, PluginError> {
         let (bytes, values) = (self.bytes().len(), self.values.len());
         // In a batch of messages that share their metadata, the text of documents is a small part of the bytes.

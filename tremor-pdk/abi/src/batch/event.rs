@@ -139,7 +139,7 @@ pub struct Event {
     pub(crate) kind: PayloadKind,
     pub(crate) flags: EventFlags,
     /// Position in the batch that the pull filled: [`Event::position`].
-    position: u16,
+    pub(super) position: u16,
     /// Number that the runtime assigned to the source; zero until the runtime sets it after the pull.
     pub source: u32,
     /// For [`PayloadKind::RAW`], the span of the bytes. For other kinds, `start` is an index: see [`PayloadKind`].
@@ -201,20 +201,42 @@ impl Event {
         }
     }
 
-    /// Value of `position` for an event that no pull added directly, or that follows more than 65,534 other events of
+    /// Value of `position` for an event that no pull added directly, or that follows more than 32,767 other events of
     /// its pull.
     const UNKNOWN_POSITION: u16 = u16::MAX;
+
+    /// Smallest value of `position` that is not a position in a pull. Up to [`Event::UNKNOWN_POSITION`], the values are
+    /// positions in the batch that an operator gets.
+    const FIRST_INDEX: u16 = 1 << 15;
 
     /// Returns the position among the events that the pull added, or `None` if the position is unknown, as for
     /// fragments and for messages that were cut from fragments.
     pub fn position(&self) -> Option<usize> {
-        (self.position != Self::UNKNOWN_POSITION).then_some(self.position.into())
+        (self.position < Self::FIRST_INDEX).then_some(self.position.into())
     }
 
     /// Sets the position of the event in its pull.
     #[inline]
     pub fn set_position(&mut self, position: usize) {
-        self.position = u16::try_from(position).unwrap_or(Self::UNKNOWN_POSITION);
+        let position = u16::try_from(position).ok().filter(|it| *it < Self::FIRST_INDEX);
+        self.position = position.unwrap_or(Self::UNKNOWN_POSITION);
+    }
+
+    /// Sets the position in the batch that an operator gets, unless the event has a position in its pull. In a batch of
+    /// more than 32,767 events, several events have the same position.
+    #[inline]
+    #[allow(clippy::cast_possible_truncation)] // the remainder fits
+    pub(super) const fn set_index(&mut self, index: usize) {
+        if self.position >= Self::FIRST_INDEX {
+            let indices = (Self::UNKNOWN_POSITION - Self::FIRST_INDEX) as usize;
+            self.position = Self::FIRST_INDEX | (index % indices) as u16;
+        }
+    }
+
+    /// Returns whether the event has a position in its pull or in a batch. A new event has none.
+    #[inline]
+    pub(super) const fn is_known(&self) -> bool {
+        self.position != Self::UNKNOWN_POSITION
     }
 
     /// Returns the stream, including the source.

@@ -25,8 +25,8 @@ impl Batch {
 
     /// Sets the maximum number of events and bytes that a pull should add. The host calls this method before it pulls,
     /// on an empty batch.
-    pub fn set_limit(&mut self, limit: Limit) {
-        self.limit = limit;
+    pub fn set_limit(&mut self, limit: impl Into<Limit>) {
+        self.limit = limit.into();
     }
 
     /// Returns the maximum number of events and bytes that a pull should add.

@@ -5,8 +5,8 @@
 use std::ops::Range;
 
 use super::{
-    Batch, Claims, Event, Failed, Format, Mark, Output, Payload, Pool, PortBatch, Rejected, Share,
-    Span,
+    Batch, Claims, Event, Extent, Failed, Format, Mark, Output, Payload, Pool, PortBatch, Rejected,
+    Share, Span,
 };
 use crate::{
     ByteBuffer, NodeBuffer,
@@ -109,6 +109,9 @@ host_side! {
     /// Panics if the batch has no such position.
     fn write_metadata[&mut self]self(position: usize, write: impl FnOnce(&mut Writer<'_>)) -> Result<(), PluginError>;
 
+    /// Returns a batch that contains only a copy of `event`, with separate buffers.
+    fn copy_of[&self]self(event: &Event) -> Batch;
+
     /// Copies the metadata and the origins of events of the batch `from` to the events of this batch, in order.
     /// Consecutive events with the same metadata share one copy.
     fn inherit[&mut self]self(from: &Batch, events: &[Event]);
@@ -176,6 +179,10 @@ host_side! {
     /// values are moved instead of copied.
     fn divide[self]self(counts: &[usize]) -> Vec<Batch>;
 
+    /// Returns the maximum size in bytes of what a component of a plugin may write for the events of the batch: 64 MiB, or
+    /// eight times the weight of the batch if that is more.
+    fn output_at_most[&self]self() -> usize;
+
     /// Returns the memory of the batch's contents in bytes, including edited values. The limits of batches and queues
     /// apply to this weight. The call takes time linear in the number of nodes of edited values; most batches have
     /// none.
@@ -237,6 +244,13 @@ host_side! {
     /// # Errors
     /// Returns an error of kind "internal" if the plugin's code created an invalid batch.
     fn validate[&self]self() -> Result<Claims, PluginError>;
+
+    /// Returns the extent of the batch, for [`HostBatch::has_extent`].
+    fn extent[&self]self() -> Extent;
+
+    /// Returns whether the batch, which had `extent` before a call, still has all of its events, and none of them has
+    /// another payload or other metadata. Returns `false` if the batch has values that can be edited in place.
+    fn has_extent[&self]self(extent: &Extent) -> bool;
 
     /// Records the contents of the batch in `mark`. Call this method before a plugin receives the batch, which must be
     /// valid.

@@ -27,6 +27,7 @@ mod fields;
 mod fill;
 mod handle;
 mod host;
+mod identity;
 mod metadata;
 mod origin;
 mod output;
@@ -42,13 +43,14 @@ use abi_stable::{StableAbi, std_types::RVec};
 
 pub use self::{
     buffered::{Absorbed, Buffered, Share},
-    check::Mark,
+    check::{Extent, Mark},
     cut::Cutter,
     event::{Event, EventFlags, PayloadKind, Span, StreamKey},
     fields::MetadataFields,
     fill::Stream,
     handle::{EventMut, EventRef, Events},
     host::{HostBatch, HostOutput},
+    identity::{Identities, Surplus},
     origin::Origin,
     output::{Failed, Output, PortBatch, Rejected, Verdict},
     remaining::RemainingInput,

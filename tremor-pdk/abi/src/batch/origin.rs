@@ -16,8 +16,7 @@ use crate::{
 /// batch then contains one copy of the metadata for all these events, and for all messages that are cut from them.
 ///
 /// ```
-/// use tremor_abi::batch::{Batch, Origin};
-///
+/// # use tremor_abi::batch::{Batch, Origin};
 /// let origin = Origin::new("/var/log/app.log", |writer| {
 ///     writer.begin_object();
 ///     writer.key("file");

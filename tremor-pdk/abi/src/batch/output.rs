@@ -324,6 +324,14 @@ impl Output {
         lists == 0 && (discarded | created | merged | absorbed) == 0
     }
 
+    /// Returns the maximum number of events that may leave in addition to those of the call: events that were created, or
+    /// that replace absorbed events.
+    pub(super) fn replacing(&self) -> usize {
+        let released = self.released.iter().map(|share| share.events);
+        let added = released.fold(self.created, u64::saturating_add);
+        usize::try_from(added.saturating_sub(self.merged)).unwrap_or(usize::MAX)
+    }
+
     pub(crate) fn take_discarded(&mut self) -> usize {
         usize::try_from(std::mem::take(&mut self.discarded)).unwrap_or(usize::MAX)
     }

@@ -19,19 +19,20 @@ use super::{
 /// only when the buffers grow.
 ///
 /// ```
-/// use abi_stable::std_types::RVec;
-/// use tremor_abi::document::{Document, Writer};
-///
-/// let (mut bytes, mut nodes) = (RVec::new(), RVec::new());
-/// let mut writer = Writer::new(&mut bytes, &mut nodes);
-/// writer.begin_object();
-/// writer.key("level");
-/// writer.str("warn");
-/// writer.end_object();
-/// let root = writer.finish()?;
-///
-/// let event = Document::new(&bytes, &nodes).root(root);
-/// assert_eq!(event.get("level").and_then(|level| level.as_str()), Some("warn"));
+/// # use tremor_abi::document::{Document, Writer};
+/// /// Writes `{"level": level}`.
+/// fn write(level: &str, value: &mut Writer<'_>) {
+///     value.begin_object();
+///     value.key("level");
+///     value.str(level);
+///     value.end_object();
+/// }
+/// # let (mut bytes, mut nodes) = Default::default();
+/// # let mut writer = Writer::new(&mut bytes, &mut nodes);
+/// # write("warn", &mut writer);
+/// # let root = writer.finish()?;
+/// # let event = Document::new(&bytes, &nodes).root(root);
+/// # assert_eq!(event.get("level").and_then(|level| level.as_str()), Some("warn"));
 /// # Ok::<(), tremor_abi::document::WriteError>(())
 /// ```
 pub struct Writer<'b> {

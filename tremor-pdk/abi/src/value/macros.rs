@@ -4,8 +4,7 @@
 /// Expressions are converted with `From`.
 ///
 /// ```
-/// use tremor_abi::literal;
-///
+/// # use tremor_abi::literal;
 /// let port = 514;
 /// let config = literal!({
 ///     "host": "localhost",

@@ -3,7 +3,10 @@
 use std::{fmt, str::FromStr};
 
 use super::Value;
-use crate::document::{Key, Step, ValueRef};
+use crate::{
+    document::{Key, Step, ValueRef},
+    error::PluginError,
+};
 
 /// A compiled path to a value inside another value, such as `a.b[2].c`.
 ///
@@ -13,13 +16,12 @@ use crate::document::{Key, Step, ValueRef};
 /// Parse a path once and store it, because a lookup with a parsed path does not parse text.
 ///
 /// ```
-/// use tremor_abi::{literal, value::Path};
-///
+/// # use tremor_abi::{literal, value::Path};
 /// let path: Path = "request.headers[1]".parse()?;
 /// let mut event = literal!({ "request": { "headers": ["a", "b"] } });
 /// assert_eq!(event.get_path(&path), Some(&literal!("b")));
 /// assert_eq!(event.set_path(&path, "c"), Ok(Some(literal!("b"))));
-/// # Ok::<(), tremor_abi::value::PathError>(())
+/// # Ok::<(), tremor_abi::error::PluginError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Path(Box<[Segment]>);
@@ -47,6 +49,13 @@ impl fmt::Display for PathError {
 
 impl std::error::Error for PathError {}
 
+/// Converts the error to one of kind configuration, because paths are parts of a configuration.
+impl From<PathError> for PluginError {
+    fn from(error: PathError) -> Self {
+        Self::configuration(error)
+    }
+}
+
 /// The error for a path that does not match the structure of a value: the path leads through a scalar, uses an index in
 /// an object or a key in an array, or leads beyond the end of an array.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +73,13 @@ impl fmt::Display for PathMismatch {
 }
 
 impl std::error::Error for PathMismatch {}
+
+/// Converts the error to one of kind bad data, because the value of an event does not have the expected structure.
+impl From<PathMismatch> for PluginError {
+    fn from(error: PathMismatch) -> Self {
+        Self::bad_data(error)
+    }
+}
 
 fn is_plain(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '-' | '@' | '$')

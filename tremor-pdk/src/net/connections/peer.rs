@@ -76,7 +76,7 @@ impl Peer {
         is_alone: bool,
         buffers: &mut Buffers,
     ) -> Turn {
-        let capacity = (batch.limit().bytes as usize).saturating_sub(batch.bytes().len());
+        let capacity = batch.limit().bytes.saturating_sub(batch.bytes().len());
         let space = self.read_size.space(if is_alone { capacity } else { capacity.min(TURN) });
         if self.tls.is_some() {
             return self.read_secure(stream, batch, space, buffers);

@@ -9,7 +9,7 @@ use super::{
     report::{Finding, Verdict, ensure, fault},
     subject::{Instance, Subject},
 };
-use tremor_abi::batch::{HostBatch, HostOutput};
+use tremor_abi::batch::{HostBatch, HostOutput, Identities};
 
 use crate::{Batch, Operator, Output, Result, ValueRef, literal};
 
@@ -27,6 +27,7 @@ struct Accounted {
     operator: Box<dyn Operator>,
     ports: usize,
     output: Output,
+    identities: Identities,
     /// Number of buffered events, by the number of the batch that contained them.
     buffered: BTreeMap<u64, u64>,
     /// Emitted events, by port.
@@ -35,7 +36,7 @@ struct Accounted {
     has_accepted: bool,
 }
 
-const ACCOUNTS: &str = "`Operator::process`: every event is left, sent, rejected, discarded or absorbed, and \
+const ACCOUNTS: &str = "`Operator::process`: every event is left, sent, rejected, discarded or absorbed once, and \
     every event that leaves was in the batch, was buffered, or is created";
 
 impl Accounted {
@@ -45,7 +46,8 @@ impl Accounted {
         };
         let ports = operator.ports().len();
         let (output, buffered, transcript) = (Output::new(), BTreeMap::new(), Vec::new());
-        Ok(Self { operator, ports, output, buffered, transcript, has_accepted: false })
+        let (identities, has_accepted) = (Identities::default(), false);
+        Ok(Self { operator, ports, output, identities, buffered, transcript, has_accepted })
     }
 
     /// Skips the check if the operator has rejected every event, because the check then shows nothing.
@@ -74,8 +76,10 @@ impl Accounted {
     ) -> Verdict {
         let (came, before) = (batch.len() as u64, self.buffered());
         self.output.begin(number);
-        let Self { operator, output, .. } = self;
+        let Self { operator, output, identities, .. } = self;
+        identities.record(batch);
         let result = direct(what, || call(&mut **operator, batch, output))?;
+        let surplus = identities.surplus(batch, output);
         let absorbed = self.absorb(what, number)?;
         let sent: usize = self.output.batches().map(Batch::len).sum();
         let failed: usize = self.output.failed().iter().map(|failed| failed.batch.len()).sum();
@@ -104,6 +108,10 @@ impl Accounted {
             ),
         }
         .map_err(|finding| finding.of(ACCOUNTS))?;
+        let seen = || format!("`{what}` returned {surplus}");
+        let help = "return each event once, add events only with `Output::create`, and absorb the events that a later \
+            call returns with `Buffered::emit_events`";
+        ensure(surplus.is_none(), seen, help).map_err(|finding| finding.of(ACCOUNTS))?;
         let refused = if result.is_ok() { rejected } else { rejected + left };
         self.has_accepted |= came > refused as u64;
         self.send(what, batch, if result.is_ok() { OUT } else { ERR })
@@ -216,10 +224,10 @@ fn input(number: u64) -> Batch {
         .chain(&fields)
         .for_each(|value| drop(batch.stream(number % 2).push(value)));
     let mut now = 1_000_000_000 * number;
-    batch.for_each_mut(|mut event| {
+    for event in batch.events_mut() {
         now += 1_000_000;
-        event.set_ingest_ns(now);
-    });
+        (event.ingest_ns, event.pull) = (now, number);
+    }
     batch
 }
 

@@ -203,7 +203,7 @@ pub(super) fn heeds_the_limit(subject: &Subject) -> Verdict {
             let events = batch.iter().filter(|event| !event.is_stream_end()).count();
             has_event |= !batch.is_empty();
             ensure(
-                events <= limit.events as usize + 1 && before_last <= limit.bytes as usize,
+                events <= limit.events + 1 && before_last <= limit.bytes,
                 || {
                     let Limit { events: most, bytes } = limit;
                     let found = batch.bytes().len();

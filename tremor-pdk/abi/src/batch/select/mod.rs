@@ -68,6 +68,13 @@ impl std::fmt::Display for SelectionError {
 
 impl std::error::Error for SelectionError {}
 
+/// Converts the error to one of kind configuration, because paths are parts of a configuration.
+impl From<SelectionError> for PluginError {
+    fn from(error: SelectionError) -> Self {
+        Self::configuration(error)
+    }
+}
+
 type Names = Vec<Name>;
 
 /// A field that gets a new name.
