@@ -65,6 +65,7 @@ pub mod net;
 pub mod oneshot;
 mod only;
 mod operator;
+mod problem;
 mod processor;
 mod runs;
 mod sink;
@@ -109,6 +110,7 @@ pub use self::{
     limited_log::LimitedLog,
     memory::Memory,
     operator::Operator,
+    problem::Problem,
     processor::{Postprocessor, Preprocessor},
     runs::raw_runs,
     sink::{

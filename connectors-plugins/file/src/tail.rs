@@ -20,6 +20,7 @@ mod results;
 mod search;
 mod settle;
 mod summary;
+mod unreadable;
 mod walk;
 
 use std::{collections::VecDeque, time::Duration};

@@ -110,16 +110,19 @@ fn renewal(
     socket: &Arc<Mutex<Socket>>,
 ) -> impl FnMut() -> Option<Listener> + Send + use<> {
     let (host, socket) = (host.clone(), socket.clone());
+    let problem = host.problem("socket");
     let mut has_failed = false;
     move || {
         let mut socket = lock(&socket);
         if socket.is_reachable() {
+            problem.clear();
             has_failed = false;
             return None;
         }
         let path = socket.path().display().to_string();
         match socket.renew() {
             Ok(listener) => {
+                problem.clear();
                 has_failed = false;
                 tremor_pdk::warn!(
                     host,
@@ -128,13 +131,14 @@ fn renewal(
                 Some(listener.into())
             }
             Err(error) => {
+                let message = format!(
+                    "cannot listen on a new socket at `{path}`, which was deleted or replaced: {error}; \
+                     retrying every {CHECKED_EVERY:?}, no client can connect until then"
+                );
                 if !std::mem::replace(&mut has_failed, true) {
-                    tremor_pdk::warn!(
-                        host,
-                        "cannot listen on a new socket at `{path}`, which was deleted or replaced: {error}; \
-                         retrying every {CHECKED_EVERY:?}, no client can connect until then"
-                    );
+                    tremor_pdk::warn!(host, "{message}");
                 }
+                problem.set(&Error::new(error.kind(), message));
                 None
             }
         }
@@ -252,9 +256,11 @@ mod tests {
             warnings.len() == 1 && warnings[0].contains("another process listens there"),
             "{warnings:?}"
         );
+        assert_eq!(scene.host.problem("socket").as_ref(), warnings.first());
         // The socket file remains, but no process listens on it.
         drop(other);
         scene.check()?;
+        assert_eq!(scene.host.problem("socket"), None);
         let _client = scene.client(b"ours again")?;
         assert_eq!(scene.pulled()?, b"ours again");
         Ok(())

@@ -4,9 +4,10 @@
 //! functions unwinds into the plugin.
 
 use std::{
+    collections::HashMap,
     io,
     os::fd::BorrowedFd,
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, OnceLock},
     task::Poll,
     time::Duration,
 };
@@ -25,7 +26,7 @@ use tremor_abi::{
         RawWatch_TO, RawWatchBox,
     },
 };
-use tremor_pdk::{Error, testing::TestHost};
+use tremor_pdk::{Error, ErrorKind, lock, testing::TestHost};
 
 use super::{
     contain::{Contained, contain},
@@ -41,6 +42,11 @@ use crate::{clock::Clock, descriptors, dynamic::BoxFuture, executor, log as log_
 pub trait HostServices: Send + Sync + 'static {
     /// Requests a reconnect, because the component lost its connection.
     fn connection_lost(&self);
+    /// Sets the problem `name` because of which the component works only in part. `None` means that the problem does not
+    /// exist any more.
+    fn set_problem(&self, name: &str, problem: Option<Error>) {
+        let _ = (name, problem);
+    }
     /// Requests the end of the run. If `graceful` is set, the flows are drained first.
     fn request_stop(&self, graceful: bool, reason: &str);
     /// Borrows `bytes` from the memory limit of the flow. Returns whether the component may use them.
@@ -93,6 +99,8 @@ pub struct HostContext {
     component: String,
     folder: String,
     metrics: Arc<Metrics>,
+    /// Names and descriptions of problems, by the numbers of their gauges.
+    problems: Mutex<HashMap<u32, (String, String)>>,
     services: Box<dyn HostServices>,
     /// Blocking work of this instance and of earlier instances of the component.
     jobs: Jobs,
@@ -124,6 +132,7 @@ impl HostContext {
             component: component.into(),
             folder: folder.into(),
             metrics: Arc::default(),
+            problems: Mutex::default(),
             services: Box::new(services),
             jobs,
             misused: None,
@@ -137,6 +146,7 @@ impl HostContext {
             component: "check".to_owned(),
             folder: folder.into(),
             metrics: Arc::default(),
+            problems: Mutex::default(),
             services: Box::new(()),
             jobs: Jobs::default(),
             misused: Some(OnceLock::new()),
@@ -145,6 +155,30 @@ impl HostContext {
 
     fn write_log(&self, level: abi::LogLevel, message: &str) {
         write_log(self.services.flow().as_ref(), &self.component, level, message);
+    }
+
+    /// Registers a metric. The help text of the gauge of a problem is the description of the problem, which may contain
+    /// secrets, so the metric has another help text.
+    fn register(&self, kind: MetricKind, name: &str, help: &str) -> u32 {
+        let Some(problem) = name.strip_prefix(abi::PROBLEM).filter(|_| kind == MetricKind::Gauge)
+        else {
+            return self.metrics.register(kind, name, help);
+        };
+        let number = self.metrics.register(kind, name, "1 while the component has this problem.");
+        lock(&self.problems).insert(number, (problem.to_owned(), help.to_owned()));
+        number
+    }
+
+    /// Records a value of a metric, and sets or clears the problem that the metric reports, if any.
+    fn record(&self, metric: u32, value: f64) {
+        let Some((name, description)) = lock(&self.problems).get(&metric).cloned() else {
+            return self.metrics.record(metric, value);
+        };
+        self.metrics.record(metric, f64::from(u8::from(value > 0.0)));
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
+        let kind = ErrorKind((value - 1.0) as u16);
+        let problem = (value > 0.0).then(|| Error::new(kind, description));
+        self.services.set_problem(&name, problem);
     }
 
     /// Records that a constructor has tried a forbidden action. Returns `false` if this context is not for a check, so
@@ -309,12 +343,12 @@ unsafe extern "C" fn metric(
         _ => MetricKind::Gauge,
     };
     // SAFETY: a live handle's context.
-    unsafe { with(context, |context| context.metrics.register(kind, name.as_str(), help.as_str())) }
+    unsafe { with(context, |context| context.register(kind, name.as_str(), help.as_str())) }
 }
 
 unsafe extern "C" fn record(context: *const (), metric: u32, value: f64) {
     // SAFETY: a live handle's context.
-    unsafe { with(context, |context| context.metrics.record(metric, value)) }
+    unsafe { with(context, |context| context.record(metric, value)) }
 }
 
 unsafe extern "C" fn spawn(context: *const (), name: RStr<'_>, future: FfiFuture<()>) {

@@ -50,6 +50,7 @@ mod pipes;
 mod plugin_codecs;
 mod plugin_files;
 mod positions;
+mod problems;
 mod random;
 mod references;
 mod servers;

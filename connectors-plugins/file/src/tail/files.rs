@@ -24,6 +24,7 @@ use super::{
     pull::PullInfo,
     results::{Snapshot, Stamp},
     summary::Summary,
+    unreadable::Unreadable,
     walk::Walk,
 };
 use crate::{Config, Start, origin};
@@ -96,7 +97,9 @@ pub(crate) struct Files {
     pub(super) search_began_ns: Option<u64>,
     /// Folders of the last search; `None` if the next search has to read the folders.
     pub(super) snapshot: Option<Snapshot>,
-    /// Paths whose error was reported already and is not reported again.
+    /// Paths that exist and cannot be read at the moment. They are retried.
+    pub(super) unreadable: Unreadable,
+    /// Files whose contents cannot be read, and that were reported already.
     pub(super) reported: HashSet<PathBuf>,
 }
 
@@ -134,6 +137,7 @@ impl Files {
         };
         let mut files = Self {
             gauges: Gauges::new(&host),
+            unreadable: Unreadable::new(&host),
             host,
             options,
             pattern,
@@ -324,6 +328,7 @@ impl Files {
             let input = &mut self.inputs[at];
             match input.open() {
                 Ok(_) => {
+                    self.unreadable.remove(&input.path);
                     self.uses += 1;
                     input.used = self.uses;
                     let is_same = input.is_same();
@@ -332,6 +337,15 @@ impl Files {
                     {
                         return self.restart(at, batch, now_ns).map(ControlFlow::Break);
                     }
+                }
+                Err(error)
+                    if self.options.follow
+                        && error.kind() != io::ErrorKind::NotFound
+                        && ErrorKind::of_shortage(&error).is_none() =>
+                {
+                    input.poll_at_ns = now_ns + self.poll_ns;
+                    self.unreadable.add(&input.path, &error);
+                    return Ok(ControlFlow::Break(None));
                 }
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     return Err(cannot_read(&input.path, &error));

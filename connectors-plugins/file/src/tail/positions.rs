@@ -11,7 +11,8 @@ use std::{
 };
 
 use tremor_pdk::{
-    Acks, Begin, Exception, Host, InFlight, Raw, RawBatch, Result, Task, Watermarks, lock, warn,
+    Acks, Begin, Exception, Host, InFlight, Problem, Raw, RawBatch, Result, Task, Watermarks, lock,
+    warn,
 };
 
 use super::{
@@ -68,6 +69,8 @@ struct Shared {
     /// The checkpoint; `None` after it was closed. Locked during a write, so lock the checkpoint
     /// only where the thread may block.
     checkpoint: Mutex<Option<Checkpoint>>,
+    /// The problem that the checkpoint cannot be written.
+    problem: Problem,
     state: Mutex<State>,
 }
 
@@ -176,6 +179,7 @@ impl Positions {
             max_unwritten: most_bytes.min(UNWRITTEN),
             max_unreplaced: most_bytes,
             checkpoint: Mutex::new(Some(checkpoint)),
+            problem: host.problem("checkpoint"),
             state: Mutex::default(),
         };
         let shared = Arc::new(shared);
@@ -399,6 +403,7 @@ impl Shared {
             }
             Content::Changes(changes) => checkpoint.save_changes(changes, is_durable),
         };
+        self.problem.update(&saved);
         if saved.is_err() {
             let mut state = self.state();
             (state.is_unsynced, state.is_replaced) = (true, true);
