@@ -47,6 +47,7 @@ mod connection;
 mod deliveries;
 mod descriptors;
 mod functions;
+mod problem;
 mod world;
 
 use std::{
@@ -60,7 +61,7 @@ use std::{
 
 /// Traits for tests that call a component directly and examine its batches and outputs.
 pub use tremor_abi::batch::{HostBatch, HostOutput};
-use tremor_abi::host::{HostHandle, PROBLEM};
+use tremor_abi::host::HostHandle;
 
 use self::world::World;
 pub use self::{
@@ -254,14 +255,6 @@ impl TestHost {
     pub fn metric(&self, name: &str) -> Option<f64> {
         let state = self.0.lock();
         state.metrics.iter().find(|metric| metric.name == name).map(|metric| metric.value)
-    }
-
-    /// Returns the description of a [problem](crate::Problem) of a component, or `None` if the problem does not exist.
-    pub fn problem(&self, name: &str) -> Option<String> {
-        let name = format!("{PROBLEM}{name}");
-        let state = self.0.lock();
-        let metric = state.metrics.iter().find(|it| it.name == name && it.value > 0.0);
-        metric.map(|metric| metric.help.clone())
     }
 
     /// Returns the reasons of the requests to stop the run.
