@@ -104,7 +104,7 @@ pub use self::{
     },
     codec::{Codec, Message},
     component::{Component, ComponentContext},
-    config::NoConfig,
+    config::{NoConfig, path_without_placeholders, without_placeholders},
     connector::{Connector, Halves},
     host::{Blocking, Counter, Gauge, Histogram, Host, LogLevel, Task},
     limited_log::LimitedLog,

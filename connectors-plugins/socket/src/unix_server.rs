@@ -25,6 +25,7 @@ use std::{
 use tremor_pdk::{
     NoSink, lock,
     net::{Connections, Listener},
+    path_without_placeholders,
     prelude::*,
     units::Interval,
 };
@@ -41,6 +42,7 @@ const CHECKED_EVERY: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Path of the socket. A relative path is resolved against the folder of the flow file.
+    #[schemars(extend("x-exclusive" = "file"))]
     pub listen: PathBuf,
     /// Permissions of the socket file, which decide who may connect: `0660`. Default: determined by
     /// the umask of the process.
@@ -67,12 +69,13 @@ impl Component for UnixServer {
     const DESCRIPTION: &str = "Receives byte streams on a Unix socket, each connection a stream.";
     type Config = Config;
 
-    fn new(config: Config, context: ComponentContext) -> Result<Self> {
+    fn new(mut config: Config, context: ComponentContext) -> Result<Self> {
         if config.listen.as_os_str().is_empty() {
             return Err(Error::configuration(
                 "invalid `listen`: expected the path of the socket; it is empty",
             ));
         }
+        config.listen = path_without_placeholders("listen", config.listen)?;
         Ok(Self { config, context, socket: None })
     }
 }

@@ -20,6 +20,7 @@ mod bad_peers;
 mod bench;
 mod bombs;
 mod clients;
+mod collisions;
 mod commands;
 mod components;
 mod connections;
