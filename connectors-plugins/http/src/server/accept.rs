@@ -35,9 +35,19 @@ pub(crate) async fn accept(server: Arc<Server>, listener: TcpListener) {
                 server.host.sleep(RETRY).await;
                 continue;
             }
-            match poll_fn(|context| listener.poll_accept(context)).await {
-                Ok((stream, address)) => serve(&server, stream, address),
-                Err(error) => cannot_accept(&server, &error, &log).await,
+            let accepted = poll_fn(|context| {
+                let accepted = listener.poll_accept(context);
+                if accepted.is_pending() {
+                    waiting.problem.clear();
+                }
+                accepted
+            });
+            match accepted.await {
+                Ok((stream, address)) => {
+                    waiting.problem.clear();
+                    serve(&server, stream, address);
+                }
+                Err(error) => cannot_accept(&server, &error, &waiting).await,
             }
         }
         yield_now().await;

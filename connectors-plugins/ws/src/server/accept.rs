@@ -46,7 +46,14 @@ pub(crate) async fn run(
             connections.host.sleep(RETRY).await;
             continue;
         }
-        match listener.accept().await {
+        let accepted = poll_fn(|context| {
+            let accepted = listener.poll_accept(context);
+            if accepted.is_pending() {
+                waiting.problem.clear();
+            }
+            accepted
+        });
+        match accepted.await {
             Ok((stream, peer)) => {
                 waiting.problem.clear();
                 connections.counts.accepted.add(1);
