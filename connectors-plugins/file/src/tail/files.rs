@@ -21,7 +21,7 @@ use super::{
     pattern::Pattern,
     positions::{PULL_BYTES, Positions},
     predecessors::{Deferred, Predecessor},
-    pull::PullInfo,
+    pull::{self, PullInfo},
     results::{Snapshot, Stamp},
     summary::Summary,
     unreadable::Unreadable,
@@ -129,6 +129,7 @@ impl Files {
                 Some(_) => chunk_bytes.min(PULL_BYTES),
                 None => chunk_bytes,
             },
+            part_bytes: 0,
             message_end: config.message_end.clone().into_bytes(),
             compression: config.compression,
             has_offsets: config.offset,
@@ -182,6 +183,7 @@ impl Files {
     pub(super) fn update_pull_bytes(&mut self) {
         if let Some(positions) = &self.positions {
             self.options.pull_bytes = self.options.chunk_bytes.min(positions.pull_bytes());
+            self.options.part_bytes = positions.part_bytes();
         }
     }
 
@@ -227,15 +229,20 @@ impl Files {
                 input.is_partial = is_partial;
                 let bytes = batch.bytes().len();
                 let end = input.content_position();
+                let is_divisible = input.is_plain() && !is_partial && self.positions.is_some();
+                if is_divisible && input.offsets.is_none() {
+                    pull::divide(batch, &self.options.message_end, self.options.part_bytes);
+                }
                 match &mut input.offsets {
                     Some(offsets) => offsets.divide(batch, end, &input.path),
                     None => batch.apply_origin(0, &origin::of(&input.path)),
                 }
+                let ends = if is_divisible { pull::ends(batch, position) } else { Vec::new() };
                 let ending = input.ending.filter(|ending| ending.position == position);
                 let cut_off = (stream != before).then_some(before);
                 let length = input.length;
                 let info =
-                    PullInfo { stream, position, bytes, length, is_partial, ending, cut_off };
+                    PullInfo { stream, position, ends, bytes, length, is_partial, ending, cut_off };
                 return Ok(Next::Pull(info));
             }
         }

@@ -31,6 +31,8 @@ pub(super) struct ReadOptions {
     pub(super) chunk_bytes: usize,
     /// Maximum number of bytes of a pull, except for a single longer message.
     pub(super) pull_bytes: usize,
+    /// Minimum number of bytes of a part of a pull that is acknowledged by itself.
+    pub(super) part_bytes: usize,
     /// Terminator of messages; empty if a file is read as a whole.
     pub(super) message_end: Vec<u8>,
     pub(super) compression: Compression,

@@ -205,8 +205,8 @@ impl Event {
     /// its pull.
     const UNKNOWN_POSITION: u16 = u16::MAX;
 
-    /// Returns the position among the events that the pull added, or `None` if the position is unknown, as for
-    /// fragments and for messages that were cut from fragments.
+    /// Returns the position among the events that the pull added, or `None` if the position is unknown, as for messages
+    /// that were assembled from several fragments. A message has the position of the event that contains all of it.
     pub fn position(&self) -> Option<usize> {
         (self.position != Self::UNKNOWN_POSITION).then_some(self.position.into())
     }
