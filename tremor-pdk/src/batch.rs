@@ -238,6 +238,15 @@ impl<F: Form> TypedBatch<F> {
         self.batch.exchange(&mut other.batch);
     }
 
+    /// Divides the event that was added last, which has to be a fragment, into several fragments, without a copy.
+    /// `offsets` are offsets in its payload, in ascending order.
+    ///
+    /// A source that adds each fragment with its own position can be acknowledged up to the end of any fragment, see
+    /// [`PositionWriter::exchange_parts`](crate::PositionWriter::exchange_parts).
+    pub fn divide_last_fragment(&mut self, offsets: impl IntoIterator<Item = usize>) {
+        self.batch.divide_last_fragment(offsets);
+    }
+
     /// Returns a handle that adds events of the stream with the number `stream`.
     #[inline]
     pub fn stream(&mut self, stream: u64) -> Stream<'_, F> {

@@ -1,5 +1,7 @@
 //! Conversion of a configuration from the form in which the host passes it to the type of the component.
 
+use std::path::PathBuf;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tremor_abi::{
@@ -34,13 +36,83 @@ pub fn read<C: DeserializeOwned>(config: impl Serialize) -> Result<C> {
     })
 }
 
+/// Returns the text of a configuration key that is used unchanged, such as a path or a URL: `{{name}}` becomes `{name}`.
+///
+/// Call this in the constructor for each key in which an author of a flow may expect that a placeholder such as
+/// `{hostname}` is replaced. All other braces are kept, for example those of JSON and of `{a,b}`.
+///
+/// ```
+/// # use tremor_pdk::without_placeholders;
+/// assert_eq!(without_placeholders("path", "logs/{a,b}/{{c}}.log")?, "logs/{a,b}/{c}.log");
+/// let error = without_placeholders("path", "logs/{hostname}.log").unwrap_err();
+/// assert!(error.to_string().contains("`${env:HOSTNAME}`"));
+/// # Ok::<_, tremor_pdk::Error>(())
+/// ```
+///
+/// # Errors
+/// Returns an error of the kind configuration if the text has a placeholder. The error does not contain the other text,
+/// which may be secret.
+pub fn without_placeholders(key: &str, text: &str) -> Result<String> {
+    let (mut plain, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(at) = rest.find('{') {
+        let (before, from) = rest.split_at(at);
+        plain.push_str(before);
+        if let Some(name) = from.strip_prefix("{{").and_then(placeholder)
+            && let Some(after) = from[2 + name.len()..].strip_prefix("}}")
+        {
+            plain.extend(["{", name, "}"]);
+            rest = after;
+            continue;
+        }
+        if let Some(name) = placeholder(&from[1..]).filter(|_| !plain.ends_with('$')) {
+            return Err(has_placeholder(key, name));
+        }
+        plain.push('{');
+        rest = &from[1..];
+    }
+    plain.push_str(rest);
+    Ok(plain)
+}
+
+/// Like [`without_placeholders`], for a key whose value is a path.
+///
+/// # Errors
+/// Returns the errors of [`without_placeholders`].
+pub fn path_without_placeholders(key: &str, path: PathBuf) -> Result<PathBuf> {
+    match path.to_str() {
+        Some(text) => Ok(without_placeholders(key, text)?.into()),
+        None => Ok(path),
+    }
+}
+
+/// Returns the name of the placeholder whose text after `{` begins with `rest`, such as `hostname`, `%file.name` or
+/// `host:-none`. Returns `None` if the braces contain anything else.
+fn placeholder(rest: &str) -> Option<&str> {
+    let (inside, _) = rest.split_once('}')?;
+    let name = inside.split_once(":-").map_or(inside, |(name, _)| name);
+    let begins = name.starts_with(|c: char| c.is_ascii_alphabetic() || "_%.".contains(c));
+    let is_name = name.chars().all(|c| c.is_ascii_alphanumeric() || "_%.-".contains(c));
+    // Identifiers of 16 bytes are often written in braces.
+    let is_uuid = name.len() == 36 && name.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
+    (begins && is_name && !is_uuid).then_some(inside)
+}
+
+fn has_placeholder(key: &str, name: &str) -> Error {
+    let is_variable = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    let variable = if is_variable { name.to_ascii_uppercase() } else { "NAME".to_owned() };
+    Error::configuration(format!(
+        "`{key}`: nothing replaces `{{{name}}}`, because this key has no placeholders; write `${{env:{variable}}}` for \
+         a variable of the environment, or `{{{{{name}}}}}` for the text `{{{name}}}`"
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use serde::Deserialize;
     use serde_json::{Value, json};
     use tremor_abi::{literal, value::Number};
 
-    use super::read;
+    use super::{read, without_placeholders};
 
     #[derive(Debug, Default, Deserialize, PartialEq, Eq)]
     #[serde(default, deny_unknown_fields)]
@@ -82,6 +154,42 @@ mod tests {
         let expected = r#"{"b":3.14159265358979323846,"a":1e400,"c":[1,2.0]}"#;
         assert_eq!(value.to_string(), expected);
         assert!((rate - std::f64::consts::PI).abs() < f64::EPSILON);
+    }
+
+    #[test]
+    fn placeholders_are_rejected_and_other_braces_are_kept() {
+        for text in [
+            "out.log",
+            r#"{"a": {"b": 1}}"#,
+            r#"{"host":{"name":"x"}}"#,
+            "logs/{a,b}.log",
+            "a{}b{",
+            "x{2}",
+            "{3F2504E0-4F89-11D3-9A0C-0305E82C3301}",
+            "{F3504E02-4F89-11D3-9A0C-0305E82C3301}",
+            "a%7Bhost%7D",
+            "${host}",
+            "}{",
+            "{ host }",
+        ] {
+            assert_eq!(without_placeholders("path", text).unwrap(), text);
+        }
+        for (text, name) in [
+            ("out/{hostname}.log", "hostname"),
+            ("{%file.name}", "%file.name"),
+            ("a{b}", "b"),
+            ("{{b}", "b"),
+            ("{host:-none}", "host:-none"),
+            ("{.a.b-c}", ".a.b-c"),
+        ] {
+            let error = without_placeholders("path", text).unwrap_err().to_string();
+            assert!(
+                error.starts_with(&format!("`path`: nothing replaces `{{{name}}}`")),
+                "{error}"
+            );
+        }
+        let written = without_placeholders("path", "a/{{hostname}}-{{x:-y}}").unwrap();
+        assert_eq!(written, "a/{hostname}-{x:-y}");
     }
 
     #[test]

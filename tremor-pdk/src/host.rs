@@ -28,6 +28,10 @@ impl Host {
         Self(handle)
     }
 
+    pub(crate) fn handle(&self) -> &HostHandle {
+        &self.0
+    }
+
     /// Returns whether a log line of this level would be written. The macros `error!` … `trace!` call this method
     /// first.
     pub fn log_enabled(&self, level: LogLevel) -> bool {

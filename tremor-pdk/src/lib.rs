@@ -65,6 +65,7 @@ pub mod net;
 pub mod oneshot;
 mod only;
 mod operator;
+mod problem;
 mod processor;
 mod runs;
 mod sink;
@@ -103,12 +104,13 @@ pub use self::{
     },
     codec::{Codec, Message},
     component::{Component, ComponentContext},
-    config::NoConfig,
+    config::{NoConfig, path_without_placeholders, without_placeholders},
     connector::{Connector, Halves},
     host::{Blocking, Counter, Gauge, Histogram, Host, LogLevel, Task},
     limited_log::LimitedLog,
     memory::Memory,
     operator::Operator,
+    problem::Problem,
     processor::{Postprocessor, Preprocessor},
     runs::raw_runs,
     sink::{

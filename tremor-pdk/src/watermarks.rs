@@ -15,7 +15,7 @@ pub use self::writer::PositionWriter;
 use crate::{Acks, Form, InFlight, Result, TypedBatch, lock};
 
 /// A record of the position up to which each stream is acknowledged without a gap, such as an offset in a partition or
-/// a file. Pulls may end in any order.
+/// a file. Pulls may end in any order. If some events of a pull have failed, the events before them count as acknowledged.
 ///
 /// Clones share their state and are cheap. The source uses one clone to push events, the runtime uses another clone to
 /// report how pulls end ([`Source::acks`](crate::Source::acks)), and a task may use a third clone to commit positions.
@@ -75,8 +75,8 @@ pub struct Rewind<P> {
     pub stream: u64,
     /// Position from which the stream has to be read again; `None` for the start of the stream.
     ///
-    /// This position is the end of the events that were added before the failed pull. The acknowledged position may be
-    /// lower, because earlier pulls may still be in flight.
+    /// This position is the end of the events that were added before the first event that may have failed. The
+    /// acknowledged position may be lower, because earlier pulls may still be in flight.
     pub from: Option<P>,
 }
 
@@ -94,7 +94,7 @@ struct Shared<P> {
 impl<P: Clone> Watermarks<P> {
     /// Creates watermarks that have no streams yet.
     pub fn new() -> Self {
-        let marks = Marks { streams: HashMap::new(), pulls: HashMap::new() };
+        let marks = Marks { streams: HashMap::new(), pulls: HashMap::new(), parts: HashMap::new() };
         let (rewinds, rewinding) = (Vec::new(), Vec::new());
         let shared =
             Shared { marks, progress: Progress::default(), rewinds, rewinding, waiting: None };
@@ -208,14 +208,21 @@ impl<P: Clone> Watermarks<P> {
         }
     }
 
-    /// Records that the pull `pull` has events of `stream` up to `position`. If a pull records several positions, the
-    /// last position counts.
-    ///
-    /// Does nothing if the stream has to be read again, because the same events will be read again.
-    fn record(&self, pull: u64, stream: u64, position: P) {
+    /// Records the parts of the pull `pull`, in the order of its events. Parts of a stream that has to be read again have
+    /// no effect, because the same events will be read again.
+    fn record(&self, pull: u64, parts: Vec<Part<P>>) {
         let Shared { marks, rewinds, .. } = &mut *lock(&self.shared);
-        if rewinds.iter().all(|rewind| rewind.stream != stream) {
-            marks.record(pull, stream, position);
+        for (part, next) in parts.iter().zip(parts.iter().skip(1).map(Some).chain([None])) {
+            // The last position of several parts in a row includes the others.
+            let is_last = next.is_none_or(|next| next.stream != part.stream);
+            if is_last && rewinds.iter().all(|rewind| rewind.stream != part.stream) {
+                marks.record(pull, part.stream, part.position.clone());
+            }
+        }
+        // A pull without an event has the number of the next one, whose parts replace its own.
+        marks.parts.remove(&pull);
+        if parts.len() > 1 {
+            marks.parts.insert(pull, parts);
         }
     }
 
@@ -238,15 +245,15 @@ impl<P: Clone + Send + 'static> Acks for Watermarks<P> {
     fn ack(&mut self, pull: u64) -> Result<()> {
         self.update(|Shared { marks, progress, .. }| {
             let moved = marks.ack(pull);
-            progress.acknowledged.retain(|(id, _)| moved.iter().all(|(moved, _)| moved != id));
-            progress.acknowledged.extend(moved);
+            progress.add(moved);
         });
         Ok(())
     }
 
-    fn fail(&mut self, pull: u64, _events: &[Range<usize>]) -> Result<()> {
+    fn fail(&mut self, pull: u64, events: &[Range<usize>]) -> Result<()> {
         self.update(|Shared { marks, progress, rewinds, .. }| {
-            let failed = marks.fail(pull);
+            let (failed, moved) = marks.fail(pull, events);
+            progress.add(moved);
             progress.has_failed |= !failed.is_empty();
             rewinds.retain(|old| failed.iter().all(|new| new.stream != old.stream));
             rewinds.extend(failed);
@@ -259,6 +266,12 @@ impl<P> Progress<P> {
     /// Returns whether nothing has changed.
     pub fn is_empty(&self) -> bool {
         self.acknowledged.is_empty() && !self.has_failed
+    }
+
+    /// Adds streams that were acknowledged further.
+    fn add(&mut self, moved: Vec<(u64, P)>) {
+        self.acknowledged.retain(|(id, _)| moved.iter().all(|(moved, _)| moved != id));
+        self.acknowledged.extend(moved);
     }
 }
 
@@ -296,6 +309,16 @@ struct Marks<P> {
     streams: HashMap<u64, Stream<P>>,
     /// Streams of each pull in flight.
     pulls: HashMap<u64, Vec<u64>>,
+    /// Parts of each pull in flight that has several.
+    parts: HashMap<u64, Vec<Part<P>>>,
+}
+
+/// Consecutive events of a pull with the position after them.
+struct Part<P> {
+    /// Position in the batch of the first event. The part ends where the next part begins.
+    begin: usize,
+    stream: u64,
+    position: P,
 }
 
 struct Stream<P> {
@@ -332,40 +355,88 @@ impl<P: Clone> Marks<P> {
 
     /// Ends an acknowledged pull. Returns the streams that were acknowledged further, each with its new position.
     fn ack(&mut self, pull: u64) -> Vec<(u64, P)> {
+        self.parts.remove(&pull);
         let mut moved = Vec::new();
         for id in self.pulls.remove(&pull).unwrap_or_default() {
             let Some(stream) = self.streams.get_mut(&id) else { continue };
             if let Ok(at) = stream.open.binary_search_by_key(&pull, |open| open.pull) {
                 stream.open[at].ended = true;
             }
-            let mut mark = None;
-            while let Some(open) = stream.open.pop_front_if(|open| open.ended) {
-                mark = Some(open.position);
-            }
-            if let Some(mark) = mark {
-                stream.mark = Some(mark.clone());
-                moved.push((id, mark));
-            }
+            moved.extend(stream.advance().map(|mark| (id, mark)));
         }
         moved
     }
 
-    /// Ends a failed pull. Returns its streams, each with the position from which it has to be read again.
+    /// Ends a pull whose events at the positions `events` have failed; an empty slice stands for all events. Returns the
+    /// streams that have to be read again, each with the position to begin at, and the streams that were acknowledged
+    /// further, each with its new position.
     ///
-    /// Later pulls of these streams are removed: their events are read again, and their acknowledgements have no
-    /// effect. Earlier pulls remain, so that their acknowledgements count.
-    fn fail(&mut self, pull: u64) -> Vec<Rewind<P>> {
-        let streams = self.pulls.remove(&pull).unwrap_or_default();
-        let again = |id| {
-            let Stream { mark, open } = self.streams.get_mut(&id)?;
+    /// The events of a stream before its first failed event count as acknowledged. Later pulls of the stream are removed:
+    /// their events are read again, and their acknowledgements have no effect. Earlier pulls remain, so that their
+    /// acknowledgements count. A stream without a failed event is not read again.
+    fn fail(&mut self, pull: u64, events: &[Range<usize>]) -> (Vec<Rewind<P>>, Vec<(u64, P)>) {
+        let parts = self.parts.remove(&pull).unwrap_or_default();
+        let (mut rewinds, mut moved) = (Vec::new(), Vec::new());
+        for id in self.pulls.remove(&pull).unwrap_or_default() {
+            let Some(stream) = self.streams.get_mut(&id) else { continue };
             // The pull is missing if an earlier failure has removed it.
-            let at = open.binary_search_by_key(&pull, |open| open.pull).ok()?;
-            open.truncate(at);
-            let last = open.back().map(|open| open.position.clone());
-            Some(Rewind { stream: id, from: last.or_else(|| mark.clone()) })
-        };
-        streams.into_iter().filter_map(again).collect()
+            let Ok(at) = stream.open.binary_search_by_key(&pull, |open| open.pull) else {
+                continue;
+            };
+            let (whole, is_all) = before_failure(&parts, id, events);
+            if !is_all {
+                stream.open.truncate(at + 1);
+            }
+            match (whole, is_all) {
+                (_, true) => stream.open[at].ended = true,
+                (Some(position), _) => stream.open[at] = Open { pull, position, ended: true },
+                (None, _) => stream.open.truncate(at),
+            }
+            if !is_all {
+                let last = stream.open.back().map(|open| open.position.clone());
+                let from = last.or_else(|| stream.mark.clone());
+                rewinds.push(Rewind { stream: id, from });
+            }
+            moved.extend(stream.advance().map(|mark| (id, mark)));
+        }
+        (rewinds, moved)
     }
+}
+
+impl<P: Clone> Stream<P> {
+    /// Moves the acknowledged position past the pulls that have ended. Returns the new position, if there is one.
+    fn advance(&mut self) -> Option<P> {
+        let mut mark = None;
+        while let Some(open) = self.open.pop_front_if(|open| open.ended) {
+            mark = Some(open.position);
+        }
+        self.mark = mark.clone().or_else(|| self.mark.take());
+        mark
+    }
+}
+
+/// Returns the position after the last part of a stream before its first failed event, and `true` if the stream has no
+/// failed event. Without parts, the whole pull has failed.
+fn before_failure<P: Clone>(
+    parts: &[Part<P>],
+    stream: u64,
+    events: &[Range<usize>],
+) -> (Option<P>, bool) {
+    let mut whole = None;
+    if parts.is_empty() || events.is_empty() {
+        return (None, false);
+    }
+    let ends = parts.iter().skip(1).map(|next| next.begin).chain([usize::MAX]);
+    for (part, end) in parts.iter().zip(ends).filter(|(part, _)| part.stream == stream) {
+        let has_failed = |failed: &Range<usize>| failed.start < end && part.begin < failed.end;
+        // The ranges are in ascending order, so this is the only range that may overlap.
+        let at = events.partition_point(|failed| failed.end <= part.begin);
+        if end > part.begin && events.get(at).is_some_and(has_failed) {
+            return (whole, false);
+        }
+        whole = Some(part.position.clone());
+    }
+    (whole, true)
 }
 
 #[cfg(test)]

@@ -6,9 +6,10 @@ use std::{
 };
 
 use tremor_pdk::{
-    ChunkBytes,
+    ChunkBytes, path_without_placeholders,
     prelude::*,
     units::{Interval, Size},
+    without_placeholders,
 };
 
 use crate::{Compression, tail::Pattern};
@@ -51,7 +52,7 @@ pub struct Config {
     pub max_open_files: Option<NonZeroU32>,
     /// File that stores the acknowledged positions, so that the next run continues after them. A
     /// relative path is resolved against the folder of the flow file.
-    #[schemars(extend("x-message-end" = "message_end"))]
+    #[schemars(extend("x-message-end" = "message_end", "x-exclusive" = "file"))]
     pub checkpoint: Option<PathBuf>,
     /// Minimum time between two durable writes of the checkpoint.
     #[serde(default = "default_checkpoint_interval")]
@@ -168,6 +169,12 @@ impl Config {
             return Err(Error::configuration(
                 "invalid `path`: expected the path of a file; it is empty",
             ));
+        }
+        self.path = path_without_placeholders("path", self.path)?;
+        let checkpoint = self.checkpoint.map(|it| path_without_placeholders("checkpoint", it));
+        self.checkpoint = checkpoint.transpose()?;
+        for pattern in &mut self.exclude {
+            *pattern = without_placeholders("exclude", pattern)?;
         }
         let is_compressed = self.compression.of(&self.path).is_some();
         let is_read = self.mode == Mode::Read;

@@ -20,6 +20,7 @@ mod results;
 mod search;
 mod settle;
 mod summary;
+mod unreadable;
 mod walk;
 
 use std::{collections::VecDeque, time::Duration};
@@ -199,7 +200,7 @@ impl Source for Tail {
                     Begin::Write(mut writer) => {
                         if let Some((info, filled)) = self.ready.front_mut() {
                             pulls.register(writer.pull(), info);
-                            writer.exchange(info.stream, info.position, filled);
+                            writer.exchange_parts(info.stream, &info.ends, info.position, filled);
                         }
                         break;
                     }

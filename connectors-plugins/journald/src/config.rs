@@ -8,7 +8,7 @@ use std::{
 };
 
 use tremor_pdk::{
-    ErrorKind,
+    ErrorKind, path_without_placeholders,
     prelude::*,
     units::{Interval, Size},
 };
@@ -56,6 +56,7 @@ pub struct Config {
     pub directory: Option<PathBuf>,
     /// File that stores the acknowledged cursor, so that the next run continues after it. A
     /// relative path is resolved against the folder of the flow file.
+    #[schemars(extend("x-exclusive" = "file"))]
     pub checkpoint: Option<PathBuf>,
     /// Minimum time between two writes of the checkpoint, unless 1 MiB of entries is acknowledged
     /// meanwhile.
@@ -134,8 +135,10 @@ impl Config {
         if self.max_entry_bytes.get() > MAX_ENTRY {
             return wrong("max_entry_bytes", "expected at most `1GiB`");
         }
-        self.directory = self.directory.map(|path| context.resolve(path));
-        self.checkpoint = self.checkpoint.map(|path| context.resolve(path));
+        let resolve =
+            |key, path| path_without_placeholders(key, path).map(|it| context.resolve(it));
+        self.directory = self.directory.map(|path| resolve("directory", path)).transpose()?;
+        self.checkpoint = self.checkpoint.map(|path| resolve("checkpoint", path)).transpose()?;
         Ok(self)
     }
 

@@ -108,17 +108,10 @@ impl Entries {
         self.first.clone().map(|range| &self.bytes[range])
     }
 
-    /// Removes the entry that [`Entries::first`] has returned. Returns the range of its bytes for
-    /// [`Entries::removed`].
-    pub(crate) fn remove_first(&mut self) -> Range<usize> {
-        let range = self.first.take().unwrap_or_default();
+    /// Removes the entry that [`Entries::first`] has returned.
+    pub(crate) fn remove_first(&mut self) {
+        self.first = None;
         self.filled.start = self.scanned;
-        range
-    }
-
-    /// Returns the bytes of a removed entry. Valid until the next [`Entries::fill`].
-    pub(crate) fn removed(&self, range: Range<usize>) -> &[u8] {
-        &self.bytes[range]
     }
 
     /// Returns the number of entries that were truncated since the last call.
@@ -165,10 +158,8 @@ mod tests {
             });
             assert_eq!(count.unwrap(), piece.len());
             while let Some(entry) = entries.first() {
-                let entry = entry.to_owned();
-                let range = entries.remove_first();
-                assert_eq!(entries.removed(range), entry);
-                all.push(entry);
+                all.push(entry.to_owned());
+                entries.remove_first();
             }
             assert!(entries.bytes.len() <= 2 * (max_entry + 2 * READ), "{}", entries.bytes.len());
         }

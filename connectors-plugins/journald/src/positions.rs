@@ -10,7 +10,9 @@ use std::{
     time::Duration,
 };
 
-use tremor_pdk::{Acks, Host, InFlight, Result, Task, Watermarks, lock, net::within, warn};
+use tremor_pdk::{
+    Acks, Host, InFlight, Problem, Result, Task, Watermarks, lock, net::within, warn,
+};
 
 use crate::{Config, checkpoint::Checkpoint, point::Position};
 
@@ -40,6 +42,8 @@ struct Shared {
     saved: AtomicU64,
     interval: Duration,
     failed: Failed,
+    /// The problem that the checkpoint cannot be written.
+    problem: Problem,
 }
 
 impl Positions {
@@ -53,6 +57,7 @@ impl Positions {
     ) -> Result<(Self, Position)> {
         let (checkpoint, point) = Checkpoint::open(path, start.point)?;
         let shared = Shared {
+            problem: host.problem("checkpoint"),
             host,
             checkpoint: Mutex::new(Some(checkpoint)),
             is_closed: AtomicBool::new(false),
@@ -136,7 +141,9 @@ impl Shared {
         let mut locked = lock(&self.checkpoint);
         let Some(checkpoint) = &mut *locked else { return Ok(()) };
         if position.read > self.saved.load(Ordering::Relaxed) {
-            checkpoint.save(&position.point)?;
+            let saved = checkpoint.save(&position.point);
+            self.problem.update(&saved);
+            saved?;
             self.saved.store(position.read, Ordering::Relaxed);
         }
         if self.is_closed.load(Ordering::SeqCst) {

@@ -10,8 +10,7 @@ use std::{
 };
 
 use tremor_pdk::{
-    Acks, Begin, Blocking, Counter, Limit, LimitedLog, Raw, Rewind, Stream, lock, prelude::*, warn,
-    yield_now,
+    Acks, Begin, Blocking, Counter, Limit, LimitedLog, Rewind, lock, prelude::*, warn, yield_now,
 };
 
 use crate::{
@@ -169,25 +168,26 @@ fn skip_known(entries: &mut Entries, known: &mut Option<Arc<str>>) -> bool {
     is_known
 }
 
-/// Adds buffered entries to a stream until `limit` is reached. Returns the position after the last one.
+/// Calls `push` with each buffered entry and the position after it, within `limit`.
 fn add(
     entries: &mut Entries,
-    mut stream: Stream<'_, Raw>,
     limit: Limit,
-    position: &Position,
-) -> Position {
-    let (mut count, mut bytes, mut last) = (0, 0, None);
+    position: &mut Position,
+    mut push: impl FnMut(&[u8], &Position),
+) {
+    let (mut count, mut bytes) = (0, 0);
     while count < limit.events && bytes < limit.bytes {
         let Some(entry) = entries.first() else { break };
-        stream.push_message(entry);
+        // An entry without a cursor is read again together with the entries before it.
+        if let Some(cursor) = cursor(entry) {
+            position.point = Point::Cursor(cursor.into());
+        }
+        position.read += entry.len() as u64;
+        push(entry, position);
         bytes += entry.len();
         count += 1;
-        last = Some(entries.remove_first());
+        entries.remove_first();
     }
-    // Only the last cursor is needed. An entry without a cursor is read again together with the entries before it.
-    let cursor = last.and_then(|range| cursor(entries.removed(range)));
-    let point = cursor.map_or_else(|| position.point.clone(), |it| Point::Cursor(it.into()));
-    Position { point, read: position.read + bytes as u64 }
 }
 
 impl Source for JournalSource {
@@ -211,14 +211,16 @@ impl Source for JournalSource {
                     return Ok(Pull::Idle(Duration::ZERO));
                 }
                 Begin::Write(mut writer) if has_entry => {
-                    let stream = writer.stream(STREAM, self.position.clone());
-                    self.position = add(&mut self.entries, stream, limit, &self.position);
-                    writer.skip(STREAM, self.position.clone());
+                    add(&mut self.entries, limit, &mut self.position, |entry, position| {
+                        writer.push_message(STREAM, position.clone(), entry);
+                    });
                 }
                 Begin::Write(_) => {}
             }
         } else if has_entry {
-            self.position = add(&mut self.entries, batch.stream(STREAM), limit, &self.position);
+            add(&mut self.entries, limit, &mut self.position, |entry, _| {
+                batch.stream(STREAM).push_message(entry);
+            });
             *lock(&self.resume) = self.position.clone();
         }
         if has_entry {

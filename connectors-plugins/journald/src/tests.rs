@@ -198,6 +198,17 @@ fn next_run_continues_after_acknowledged_cursor() -> Result<()> {
 }
 
 #[test]
+fn entries_before_the_first_failed_one_are_acknowledged() -> Result<()> {
+    let scene = Scene::new(3);
+    let mut connection = scene.connect(KEPT)?;
+    assert_eq!(pull(&mut connection, 3), entries(1..=3));
+    connection.acks()?.fail(1, std::slice::from_ref(&(2..3)))?;
+    connection.stop()?;
+    assert!(scene.checkpoint().contains(r#""cursor": "s=2""#), "{}", scene.checkpoint());
+    Ok(())
+}
+
+#[test]
 fn checkpoint_is_written_without_further_pulls() -> Result<()> {
     let scene = Scene::new(1);
     let mut connection = scene.connect(KEPT)?;

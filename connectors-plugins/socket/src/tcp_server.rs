@@ -33,6 +33,7 @@ use crate::limits;
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Address to listen on: `0.0.0.0:6514`, or `[::]:6514` to include IPv6.
+    #[schemars(extend("x-exclusive" = "tcp", "x-shared-by" = "reuse_port"))]
     pub listen: Address,
     /// TLS settings, with the certificate of the server. Default: no TLS.
     pub tls: Option<Tls>,

@@ -25,6 +25,7 @@ use tremor_pdk::{
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Address to listen on: `0.0.0.0:514`, or `[::]:514` to include IPv6.
+    #[schemars(extend("x-exclusive" = "udp", "x-shared-by" = "reuse_port"))]
     pub listen: Address,
     /// Size of the system's buffer for unread datagrams: `4MiB`. The system drops further
     /// datagrams. Default: that of the system (`net.core.rmem_default`).

@@ -17,6 +17,7 @@ use std::path::PathBuf;
 use tremor_pdk::{
     Descriptors,
     net::{Link, StreamSink, StreamSource, UnixStream, socket_origin},
+    path_without_placeholders,
     prelude::*,
 };
 
@@ -49,7 +50,7 @@ impl Component for UnixClient {
                 "invalid `path`: expected the path of the peer's socket; it is empty",
             ));
         }
-        let path = context.resolve(config.path);
+        let path = context.resolve(path_without_placeholders("path", config.path)?);
         UnixStream::check_path(&path)?;
         Ok(Self { path, context, connections: 0 })
     }

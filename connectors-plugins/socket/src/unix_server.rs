@@ -25,6 +25,7 @@ use std::{
 use tremor_pdk::{
     NoSink, lock,
     net::{Connections, Listener},
+    path_without_placeholders,
     prelude::*,
     units::Interval,
 };
@@ -41,6 +42,7 @@ const CHECKED_EVERY: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Path of the socket. A relative path is resolved against the folder of the flow file.
+    #[schemars(extend("x-exclusive" = "file"))]
     pub listen: PathBuf,
     /// Permissions of the socket file, which decide who may connect: `0660`. Default: determined by
     /// the umask of the process.
@@ -67,12 +69,13 @@ impl Component for UnixServer {
     const DESCRIPTION: &str = "Receives byte streams on a Unix socket, each connection a stream.";
     type Config = Config;
 
-    fn new(config: Config, context: ComponentContext) -> Result<Self> {
+    fn new(mut config: Config, context: ComponentContext) -> Result<Self> {
         if config.listen.as_os_str().is_empty() {
             return Err(Error::configuration(
                 "invalid `listen`: expected the path of the socket; it is empty",
             ));
         }
+        config.listen = path_without_placeholders("listen", config.listen)?;
         Ok(Self { config, context, socket: None })
     }
 }
@@ -110,16 +113,19 @@ fn renewal(
     socket: &Arc<Mutex<Socket>>,
 ) -> impl FnMut() -> Option<Listener> + Send + use<> {
     let (host, socket) = (host.clone(), socket.clone());
+    let problem = host.problem("socket");
     let mut has_failed = false;
     move || {
         let mut socket = lock(&socket);
         if socket.is_reachable() {
+            problem.clear();
             has_failed = false;
             return None;
         }
         let path = socket.path().display().to_string();
         match socket.renew() {
             Ok(listener) => {
+                problem.clear();
                 has_failed = false;
                 tremor_pdk::warn!(
                     host,
@@ -128,13 +134,14 @@ fn renewal(
                 Some(listener.into())
             }
             Err(error) => {
+                let message = format!(
+                    "cannot listen on a new socket at `{path}`, which was deleted or replaced: {error}; \
+                     retrying every {CHECKED_EVERY:?}, no client can connect until then"
+                );
                 if !std::mem::replace(&mut has_failed, true) {
-                    tremor_pdk::warn!(
-                        host,
-                        "cannot listen on a new socket at `{path}`, which was deleted or replaced: {error}; \
-                         retrying every {CHECKED_EVERY:?}, no client can connect until then"
-                    );
+                    tremor_pdk::warn!(host, "{message}");
                 }
+                problem.set(&Error::new(error.kind(), message));
                 None
             }
         }
@@ -252,9 +259,11 @@ mod tests {
             warnings.len() == 1 && warnings[0].contains("another process listens there"),
             "{warnings:?}"
         );
+        assert_eq!(scene.host.problem("socket").as_ref(), warnings.first());
         // The socket file remains, but no process listens on it.
         drop(other);
         scene.check()?;
+        assert_eq!(scene.host.problem("socket"), None);
         let _client = scene.client(b"ours again")?;
         assert_eq!(scene.pulled()?, b"ours again");
         Ok(())

@@ -323,6 +323,12 @@ impl HostServices for Services {
         }
     }
 
+    fn set_problem(&self, name: &str, problem: Option<Error>) {
+        if let Some(connection) = &self.connection {
+            connection.set_problem(name, problem, self.clock.now());
+        }
+    }
+
     fn request_stop(&self, graceful: bool, reason: &str) {
         let component = &*self.component;
         log::within(self.calls.flow(), || {

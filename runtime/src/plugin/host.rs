@@ -4,9 +4,10 @@
 //! functions unwinds into the plugin.
 
 use std::{
+    collections::HashMap,
     io,
     os::fd::BorrowedFd,
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, OnceLock},
     task::Poll,
     time::Duration,
 };
@@ -25,74 +26,23 @@ use tremor_abi::{
         RawWatch_TO, RawWatchBox,
     },
 };
-use tremor_pdk::{Error, testing::TestHost};
+use tremor_pdk::{Error, ErrorKind, lock, testing::TestHost};
 
 use super::{
     contain::{Contained, contain},
     jobs::Jobs,
     metrics::{MetricKind, Metrics},
+    services::HostServices,
 };
-use crate::{clock::Clock, descriptors, dynamic::BoxFuture, executor, log as log_flow};
-
-/// Services that a flow provides to a component that runs in it.
-///
-/// The methods may be called from any thread, possibly while another call into the component is in progress.
-/// Implementations therefore must not block.
-pub trait HostServices: Send + Sync + 'static {
-    /// Requests a reconnect, because the component lost its connection.
-    fn connection_lost(&self);
-    /// Requests the end of the run. If `graceful` is set, the flows are drained first.
-    fn request_stop(&self, graceful: bool, reason: &str);
-    /// Borrows `bytes` from the memory limit of the flow. Returns whether the component may use them.
-    fn memory_take(&self, bytes: usize) -> bool {
-        let _ = bytes;
-        true
-    }
-    /// Returns `bytes` that were borrowed.
-    fn memory_return(&self, bytes: usize) {
-        let _ = bytes;
-    }
-    /// Adds `bytes` of events that the component has accepted to the memory of the flow.
-    fn memory_charge(&self, bytes: usize) {
-        let _ = bytes;
-    }
-    /// Subtracts `bytes` of events that were added by [`HostServices::memory_charge`].
-    fn memory_discharge(&self, bytes: usize) {
-        let _ = bytes;
-    }
-
-    /// Returns the clock of the component.
-    fn clock(&self) -> Clock {
-        Clock::default()
-    }
-
-    /// Returns whether the flow is draining.
-    fn is_draining(&self) -> bool {
-        false
-    }
-    /// Returns the name of the flow, for log lines.
-    fn flow(&self) -> Option<Arc<str>> {
-        None
-    }
-    /// Wraps a task that the component starts. The host runs the returned future instead of `task`.
-    fn task(&self, name: &str, task: BoxFuture<'static, ()>) -> BoxFuture<'static, ()> {
-        let _ = name;
-        task
-    }
-}
-
-/// Services without a flow. All requests are ignored.
-impl HostServices for () {
-    fn connection_lost(&self) {}
-
-    fn request_stop(&self, _graceful: bool, _reason: &str) {}
-}
+use crate::{descriptors, executor, log as log_flow};
 
 /// Context of one component instance in the host.
 pub struct HostContext {
     component: String,
     folder: String,
     metrics: Arc<Metrics>,
+    /// Names and descriptions of problems, by the numbers of their gauges.
+    problems: Mutex<HashMap<u32, (String, String)>>,
     services: Box<dyn HostServices>,
     /// Blocking work of this instance and of earlier instances of the component.
     jobs: Jobs,
@@ -124,6 +74,7 @@ impl HostContext {
             component: component.into(),
             folder: folder.into(),
             metrics: Arc::default(),
+            problems: Mutex::default(),
             services: Box::new(services),
             jobs,
             misused: None,
@@ -137,6 +88,7 @@ impl HostContext {
             component: "check".to_owned(),
             folder: folder.into(),
             metrics: Arc::default(),
+            problems: Mutex::default(),
             services: Box::new(()),
             jobs: Jobs::default(),
             misused: Some(OnceLock::new()),
@@ -145,6 +97,30 @@ impl HostContext {
 
     fn write_log(&self, level: abi::LogLevel, message: &str) {
         write_log(self.services.flow().as_ref(), &self.component, level, message);
+    }
+
+    /// Registers a metric. The help text of the gauge of a problem is the description of the problem, which may contain
+    /// secrets, so the metric has another help text.
+    fn register(&self, kind: MetricKind, name: &str, help: &str) -> u32 {
+        let Some(problem) = name.strip_prefix(abi::PROBLEM).filter(|_| kind == MetricKind::Gauge)
+        else {
+            return self.metrics.register(kind, name, help);
+        };
+        let number = self.metrics.register(kind, name, "1 while the component has this problem.");
+        lock(&self.problems).insert(number, (problem.to_owned(), help.to_owned()));
+        number
+    }
+
+    /// Records a value of a metric, and sets or clears the problem that the metric reports, if any.
+    fn record(&self, metric: u32, value: f64) {
+        let Some((name, description)) = lock(&self.problems).get(&metric).cloned() else {
+            return self.metrics.record(metric, value);
+        };
+        self.metrics.record(metric, f64::from(u8::from(value > 0.0)));
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
+        let kind = ErrorKind((value - 1.0) as u16);
+        let problem = (value > 0.0).then(|| Error::new(kind, description));
+        self.services.set_problem(&name, problem);
     }
 
     /// Records that a constructor has tried a forbidden action. Returns `false` if this context is not for a check, so
@@ -309,12 +285,12 @@ unsafe extern "C" fn metric(
         _ => MetricKind::Gauge,
     };
     // SAFETY: a live handle's context.
-    unsafe { with(context, |context| context.metrics.register(kind, name.as_str(), help.as_str())) }
+    unsafe { with(context, |context| context.register(kind, name.as_str(), help.as_str())) }
 }
 
 unsafe extern "C" fn record(context: *const (), metric: u32, value: f64) {
     // SAFETY: a live handle's context.
-    unsafe { with(context, |context| context.metrics.record(metric, value)) }
+    unsafe { with(context, |context| context.record(metric, value)) }
 }
 
 unsafe extern "C" fn spawn(context: *const (), name: RStr<'_>, future: FfiFuture<()>) {

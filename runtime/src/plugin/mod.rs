@@ -45,6 +45,7 @@ mod metrics;
 mod open;
 mod program;
 mod registry;
+mod services;
 mod stream;
 mod verify;
 
@@ -57,11 +58,12 @@ pub use self::{
     connector::{ConnectorFactory, InstanceInfo},
     describe::{COMMAND as DESCRIBE_COMMAND, Describer, describe_main},
     error::{Error, ErrorKind},
-    host::{HostContext, HostServices, InstanceHost},
+    host::{HostContext, InstanceHost},
     library::{ContentHash, Library},
     load::{Plugin, load},
     metrics::{Metric, MetricKind, Metrics},
     registry::{Problem, Registry, SearchPath},
+    services::HostServices,
     verify::{Configurations, Verification, Verified, verify, verify_main},
 };
 pub use tremor_abi::metadata::{ArtefactMetadata, Metadata};

@@ -33,13 +33,13 @@ fn server(status: u16) -> (Server, Arc<AtomicU16>) {
 
 /// Waits until a connector of the flow is in this state, and returns the connector.
 #[track_caller]
-fn until_state(asked: &Asked, connector: &str, state: &str) -> Value {
+pub(crate) fn until_state(asked: &Asked, connector: &str, state: &str) -> Value {
     asked.until(&format!("/v1/flows/flow/connectors/{connector}"), |it| it["state"] == state)
 }
 
 /// Waits until `/readyz` answers with this status, and returns the body.
 #[track_caller]
-fn until_ready(asked: &Asked, expected: u16) -> String {
+pub(crate) fn until_ready(asked: &Asked, expected: u16) -> String {
     let start = Instant::now();
     loop {
         let (status, body) = asked.request("GET", "/readyz");

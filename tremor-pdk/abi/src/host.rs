@@ -48,6 +48,12 @@ impl MetricKind {
     pub const HISTOGRAM: Self = Self(2);
 }
 
+/// Prefix of the names of gauges that report problems, because of which a component works only in part.
+///
+/// While the last recorded value of such a gauge is above 0, the component has the problem that the help text of the last
+/// registration describes. The value is then the number of the problem's [`ErrorKind`](crate::error::ErrorKind) plus 1.
+pub const PROBLEM: &str = "problem_";
+
 /// The condition of a file descriptor that a watch waits for. An open set.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, StableAbi)]
@@ -147,7 +153,7 @@ pub struct HostFunctions {
     /// Returns the time in ns since the Unix epoch.
     pub now_ns: unsafe extern "C" fn(*const ()) -> u64,
     /// Registers a metric of the component (kind, name, help text) and returns its number. Further calls with the same
-    /// name return the same number.
+    /// name return the same number. The help text of a [problem](PROBLEM) is replaced by each call.
     pub metric: unsafe extern "C" fn(*const (), MetricKind, RStr<'_>, RStr<'_>) -> u32,
     /// Records a value of a registered metric.
     pub record: unsafe extern "C" fn(*const (), u32, f64),

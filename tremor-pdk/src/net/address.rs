@@ -82,6 +82,12 @@ impl FromStr for Address {
                  `[::1]:9000` or `logs.example.com:9000`"
             ))
         };
+        if text.contains(['{', '}']) {
+            return Err(wrong(
+                "nothing replaces placeholders such as `{hostname}` in it; write `${env:HOSTNAME}` for a variable of the \
+                 environment",
+            ));
+        }
         // The text before an `@` may be a secret, so the error does not contain it.
         if text.contains('@') {
             return Err(Error::configuration(
@@ -140,6 +146,7 @@ mod tests {
         let wrong = [
             ("localhost", "no port"),
             ("localhost:", "up to 65535"),
+            ("{hostname}:514", "`${env:HOSTNAME}`"),
             ("localhost:99999", "up to 65535"),
             ("localhost:http", "up to 65535"),
             (":514", "no host"),

@@ -127,6 +127,7 @@ impl<S> Stream<S> {
     ) -> Option<usize> {
         let mut at = 0;
         if self.is_unfinished() || self.lost.is_some() {
+            cutter.forget_position();
             at = self.continue_message(splitter, cutter, ending, limits);
             if cutter.is_heavy() {
                 return Some(at);
@@ -192,6 +193,8 @@ impl<S> Stream<S> {
             self.buffered.extend_from_slice(cutter.payload());
             self.buffered.extend_from_slice(separator);
         }
+        // The messages that end here were buffered before.
+        cutter.forget_position();
         self.scan(splitter, cutter, &mut 0, 0, Ending::Open, limits);
         self.is_joined = cutter.is_heavy();
         self.is_joined.then_some(cutter.payload().len())

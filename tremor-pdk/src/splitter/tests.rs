@@ -171,6 +171,34 @@ fn message_within_a_fragment_is_not_copied() {
     assert_eq!(batch.raw(&batch.events()[0]).unwrap().as_ptr(), bytes);
 }
 
+/// Splits messages with the positions 0, 1, … and returns the positions of the results.
+fn positions<T: StreamSplitter>(
+    splitter: T,
+    messages: &[&str],
+    add: impl Fn(&mut Batch, &[u8]),
+) -> Vec<Option<usize>> {
+    let (mut batch, mut output) = (Batch::new(), Output::new());
+    for (position, message) in messages.iter().enumerate() {
+        add(&mut batch, message.as_bytes());
+        batch.events_mut().last_mut().unwrap().set_position(position);
+    }
+    Scene::of(splitter).splitter.process(&mut batch, &mut output).unwrap();
+    batch.events().iter().map(tremor_abi::batch::Event::position).collect()
+}
+
+/// The failure of a message must not claim that an earlier event with a part of it was delivered.
+#[test]
+fn message_has_the_position_of_the_event_that_contains_it() {
+    let fragments = |batch: &mut Batch, bytes: &[u8]| batch.stream(0).push_fragment(bytes);
+    assert_eq!(
+        positions(Bytes, &["ab", "c=d", "e--f", "g"], fragments),
+        [Some(0), Some(0), Some(1), None, None, Some(3)]
+    );
+    let whole = |batch: &mut Batch, bytes: &[u8]| batch.stream(0).push_message(bytes);
+    let traces = Traces { max_length: 100 };
+    assert_eq!(positions(traces, &["one", " two", "three", "four"], whole), [None, None]);
+}
+
 #[test]
 fn silent_stream_emits_its_last_message() {
     let mut scene = Scene::traces(100);

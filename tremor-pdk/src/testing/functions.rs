@@ -116,15 +116,16 @@ unsafe extern "C" fn metric(
     context: *const (),
     kind: MetricKind,
     name: RStr<'_>,
-    _help: RStr<'_>,
+    help: RStr<'_>,
 ) -> u32 {
     // SAFETY: see `retain`.
     let metrics = &mut unsafe { world(context) }.lock().metrics;
     let number = metrics.iter().position(|metric| metric.name == name.as_str());
     let number = number.unwrap_or_else(|| {
-        metrics.push(Metric { kind, name: name.into(), value: 0.0 });
+        metrics.push(Metric { kind, name: name.into(), help: String::new(), value: 0.0 });
         metrics.len() - 1
     });
+    metrics[number].help = help.into();
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 

@@ -47,6 +47,7 @@ mod connection;
 mod deliveries;
 mod descriptors;
 mod functions;
+mod problem;
 mod world;
 
 use std::{

@@ -74,6 +74,7 @@ pub(super) struct State {
 pub(super) struct Metric {
     pub(super) kind: MetricKind,
     pub(super) name: String,
+    pub(super) help: String,
     pub(super) value: f64,
 }
 

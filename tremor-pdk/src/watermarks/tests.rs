@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::{prop_assert, prop_assert_eq};
 
-use super::{Acks, Begin, Form, PositionWriter, Rewind, TypedBatch, Watermarks};
+use super::{Acks, Begin, Form, Part, PositionWriter, Rewind, TypedBatch, Watermarks};
 use crate::{Raw, RawBatch, StructuredBatch};
 
 /// Returns watermarks with the pulls 1 to 3 in the streams 0 and 1. The position is ten times the pull.
@@ -10,11 +10,15 @@ fn three() -> Watermarks<u64> {
     let watermarks = Watermarks::new();
     for pull in 1..=3 {
         for stream in [0, 1] {
-            watermarks.record(pull, stream, pull);
-            watermarks.record(pull, stream, pull * 10);
+            record(&watermarks, pull, stream, pull);
+            record(&watermarks, pull, stream, pull * 10);
         }
     }
     watermarks
+}
+
+fn record(watermarks: &Watermarks<u64>, pull: u64, stream: u64, position: u64) {
+    watermarks.record(pull, vec![Part { begin: 0, stream, position }]);
 }
 
 fn acked(watermarks: &mut Watermarks<u64>, pull: u64) -> Vec<(u64, u64)> {
@@ -75,7 +79,7 @@ fn failed_stream_rewinds_to_watermark_and_ignores_late_acks() {
     let from_ten = |stream| Rewind { stream, from: Some(10) };
     assert_eq!(failed(&mut watermarks, 2), [from_ten(0), from_ten(1)]);
     assert_eq!(acked(&mut watermarks, 3), []);
-    watermarks.record(4, 0, 20);
+    record(&watermarks, 4, 0, 20);
     assert_eq!(failed(&mut watermarks, 2), []);
     assert_eq!(acked(&mut watermarks, 4), [(0, 20)]);
     assert_eq!((watermarks.of(0), watermarks.of(1)), (Some(20), Some(10)));
@@ -101,14 +105,14 @@ fn failure_keeps_earlier_pulls_open() {
 fn position_pushed_while_its_pull_fails_is_not_recorded() {
     let mut watermarks = three();
     watermarks.fail(2, &[]).unwrap();
-    watermarks.record(4, 0, 40);
+    record(&watermarks, 4, 0, 40);
     for pull in [1, 4] {
         watermarks.ack(pull).unwrap();
     }
     assert_eq!(watermarks.of(0), Some(10));
     assert_eq!(rewinds(&watermarks)[0], Rewind { stream: 0, from: Some(10) });
     drop(watermarks.take());
-    watermarks.record(5, 0, 20);
+    record(&watermarks, 5, 0, 20);
     assert_eq!(acked(&mut watermarks, 5), [(0, 20)]);
 }
 
@@ -217,7 +221,7 @@ fn forgotten_stream_reports_no_progress() {
 #[test]
 fn stream_without_acknowledgement_rewinds_to_start() {
     let mut watermarks = Watermarks::<u64>::new();
-    watermarks.record(1, 5, 3);
+    record(&watermarks, 1, 5, 3);
     assert_eq!(failed(&mut watermarks, 1), [Rewind { stream: 5, from: None }]);
 }
 
@@ -307,9 +311,93 @@ fn failure_is_reported_once_and_returned_once() {
 fn late_ends_of_forgotten_stream_change_nothing() {
     let mut watermarks = three();
     watermarks.forget(0);
-    watermarks.record(4, 0, 99);
+    record(&watermarks, 4, 0, 99);
     assert_eq!(acked(&mut watermarks, 1), [(1, 10)]);
     assert_eq!(failed(&mut watermarks, 2), [Rewind { stream: 1, from: Some(10) }]);
     assert!(watermarks.has_in_flight(0));
     assert_eq!(acked(&mut watermarks, 4), [(0, 99)]);
+}
+
+/// Fails events of a pull. Returns the streams to read again and those that were acknowledged further.
+fn failed_events(
+    watermarks: &mut Watermarks<u64>,
+    pull: u64,
+    events: &[std::ops::Range<usize>],
+) -> (Vec<Rewind<u64>>, Vec<(u64, u64)>) {
+    watermarks.fail(pull, events).unwrap();
+    let moved = watermarks.take().acknowledged;
+    (rewinds(watermarks), moved)
+}
+
+#[test]
+fn events_before_the_first_failed_one_are_acknowledged() {
+    for (failed, position) in [(0..1, None), (1..2, Some(10)), (2..3, Some(20)), (3..9, Some(30))] {
+        let mut watermarks = Watermarks::new();
+        let mut first = batch(1);
+        let mut writer = writer(&watermarks, &mut first);
+        (1..=4).for_each(|at| writer.push_message(7, at * 10, b"a"));
+        drop(writer);
+        record(&watermarks, 2, 7, 50);
+        let (rewinds, moved) = failed_events(&mut watermarks, 1, std::slice::from_ref(&failed));
+        assert_eq!(rewinds, [Rewind { stream: 7, from: position }], "{failed:?}");
+        assert_eq!(moved, position.map(|it| (7, it)).into_iter().collect::<Vec<_>>());
+        assert_eq!(watermarks.of(7), position);
+        assert_eq!(acked(&mut watermarks, 2), [], "the events are read again");
+    }
+}
+
+#[test]
+fn part_of_a_pull_counts_once_earlier_pulls_have_ended() {
+    let mut watermarks = Watermarks::new();
+    record(&watermarks, 1, 7, 5);
+    let mut second = batch(2);
+    let mut writer = writer(&watermarks, &mut second);
+    (1..=4).for_each(|at| writer.push_message(7, at * 10, b"a"));
+    drop(writer);
+    let (rewinds, moved) = failed_events(&mut watermarks, 2, std::slice::from_ref(&(2..3)));
+    assert_eq!((rewinds, moved), (vec![Rewind { stream: 7, from: Some(20) }], vec![]));
+    assert_eq!(acked(&mut watermarks, 1), [(7, 20)]);
+}
+
+#[test]
+fn stream_without_a_failed_event_is_acknowledged() {
+    let mut watermarks = Watermarks::new();
+    let mut first = batch(1);
+    let mut writer = writer(&watermarks, &mut first);
+    writer.push_message(0, 1, b"a");
+    writer.push_message(5, 7, b"b");
+    writer.stream_of(0, 0, 2).push_fragment(b"c");
+    writer.stream(5, 8).push_fragment(b"d");
+    writer.skip(6, 9);
+    drop(writer);
+    record(&watermarks, 2, 5, 20);
+    let (rewinds, moved) = failed_events(&mut watermarks, 1, std::slice::from_ref(&(2..3)));
+    assert_eq!(rewinds, [Rewind { stream: 0, from: Some(1) }]);
+    assert_eq!(moved, [(0, 1), (5, 8), (6, 9)]);
+    assert_eq!(acked(&mut watermarks, 2), [(5, 20)], "the stream is not read again");
+}
+
+#[test]
+fn exchanged_parts_have_positions_of_their_own() {
+    let mut watermarks = Watermarks::new();
+    let (mut pull, mut filled) = (batch(4), RawBatch::new());
+    (0..3).for_each(|_| filled.stream(2).push_fragment(b"x"));
+    filled.stream(2).end();
+    writer(&watermarks, &mut pull).exchange_parts(2, &[1, 2, 3], 3, &mut filled);
+    let (_, moved) = failed_events(&mut watermarks, 4, &[1..2, 3..4]);
+    assert_eq!(moved, [(2, 1)]);
+}
+
+/// A pull that adds no event has the same number as the next one.
+#[test]
+fn positions_of_a_pull_without_events_do_not_count_for_the_next() {
+    let mut watermarks = Watermarks::new();
+    let mut first = batch(1);
+    let mut skips = writer(&watermarks, &mut first);
+    skips.skip(0, 5);
+    skips.skip(5, 6);
+    drop(skips);
+    writer(&watermarks, &mut first).push_message(0, 7, b"a");
+    let (rewinds, _) = failed_events(&mut watermarks, 1, std::slice::from_ref(&(0..1)));
+    assert!(rewinds.contains(&Rewind { stream: 0, from: None }), "{rewinds:?}");
 }

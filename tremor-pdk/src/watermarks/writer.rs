@@ -4,7 +4,7 @@ use std::{marker::PhantomData, ops::Deref};
 
 use serde::Serialize;
 
-use super::Watermarks;
+use super::{Part, Watermarks};
 use crate::{EventMut, Form, Raw, Result, Stream, Structured, TypedBatch};
 
 /// A type that appears in the compiler error if a [`PositionWriter`] is kept across an `await`.
@@ -20,14 +20,14 @@ enum NotAcrossAwait {}
 pub struct PositionWriter<'b, P: Clone, F: Form> {
     marks: &'b Watermarks<P>,
     batch: &'b mut TypedBatch<F>,
-    /// The last stream and its position, which are not recorded in `marks` yet.
-    last: Option<(u64, P)>,
+    /// Parts that are not recorded in `marks` yet.
+    parts: Vec<Part<P>>,
     is_not_send: PhantomData<*const NotAcrossAwait>,
 }
 
 impl<'b, P: Clone, F: Form> PositionWriter<'b, P, F> {
     pub(super) fn new(marks: &'b Watermarks<P>, batch: &'b mut TypedBatch<F>) -> Self {
-        Self { marks, batch, last: None, is_not_send: PhantomData }
+        Self { marks, batch, parts: Vec::new(), is_not_send: PhantomData }
     }
 
     /// Returns the stream `stream` of the batch, to add events that this writer has no method for, such as fragments.
@@ -41,21 +41,34 @@ impl<'b, P: Clone, F: Form> PositionWriter<'b, P, F> {
     /// source with several streams that share one position, such as a replication log with a stream for each table.
     #[inline]
     pub fn stream_of(&mut self, stream: u64, of: u64, position: P) -> Stream<'_, F> {
-        self.record(of, position);
+        self.record(self.batch.len(), of, position);
         self.batch.stream(stream)
     }
 
     /// Records a position of `stream` without an event, because the data up to the position contains none.
     pub fn skip(&mut self, stream: u64, position: P) {
-        self.record(stream, position);
+        self.record(self.batch.len(), stream, position);
     }
 
     /// Exchanges the contents of the batch with those of `filled`, which contains events of `stream` and was filled
     /// elsewhere, for example on another thread. `position` is the end of the last of these events. The batch of the
     /// pull must be empty before.
     pub fn exchange(&mut self, stream: u64, position: P, filled: &mut TypedBatch<F>) {
+        self.exchange_parts(stream, &[], position, filled);
+    }
+
+    /// Exchanges the contents as [`PositionWriter::exchange`] does. `ends` are the positions after the first events, one
+    /// for each event, and `position` is the end of all events.
+    pub fn exchange_parts(
+        &mut self,
+        stream: u64,
+        ends: &[P],
+        position: P,
+        filled: &mut TypedBatch<F>,
+    ) {
         self.batch.exchange(filled);
-        self.record(stream, position);
+        ends.iter().enumerate().for_each(|(at, end)| self.record(at, stream, end.clone()));
+        self.record(ends.len(), stream, position);
     }
 
     /// Returns the event that was added last, to set its metadata.
@@ -64,16 +77,10 @@ impl<'b, P: Clone, F: Form> PositionWriter<'b, P, F> {
         self.batch.last_mut()
     }
 
+    /// Records the position after the events of `stream` that begin at the position `begin` of the batch.
     #[inline]
-    fn record(&mut self, stream: u64, position: P) {
-        match &mut self.last {
-            Some((last, end)) if *last == stream => *end = position,
-            last => {
-                if let Some((stream, position)) = last.replace((stream, position)) {
-                    self.marks.record(self.batch.pull(), stream, position);
-                }
-            }
-        }
+    fn record(&mut self, begin: usize, stream: u64, position: P) {
+        self.parts.push(Part { begin, stream, position });
     }
 }
 
@@ -89,7 +96,7 @@ impl<P: Clone> PositionWriter<'_, P, Structured> {
         value: &(impl Serialize + ?Sized),
     ) -> Result<()> {
         self.batch.stream(stream).push(value)?;
-        self.record(stream, position);
+        self.record(self.batch.len() - 1, stream, position);
         Ok(())
     }
 }
@@ -98,8 +105,8 @@ impl<P: Clone> PositionWriter<'_, P, Raw> {
     /// Adds a whole message of `stream`.
     #[inline]
     pub fn push_message(&mut self, stream: u64, position: P, message: &[u8]) {
+        self.record(self.batch.len(), stream, position);
         self.batch.stream(stream).push_message(message);
-        self.record(stream, position);
     }
 }
 
@@ -112,10 +119,10 @@ impl<P: Clone, F: Form> Deref for PositionWriter<'_, P, F> {
 }
 
 impl<P: Clone, F: Form> Drop for PositionWriter<'_, P, F> {
-    /// Records the last position before the runtime gets the batch.
+    /// Records the positions before the runtime gets the batch.
     fn drop(&mut self) {
-        if let Some((stream, position)) = self.last.take() {
-            self.marks.record(self.batch.pull(), stream, position);
+        if !self.parts.is_empty() {
+            self.marks.record(self.batch.pull(), std::mem::take(&mut self.parts));
         }
     }
 }

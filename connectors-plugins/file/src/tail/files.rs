@@ -21,9 +21,10 @@ use super::{
     pattern::Pattern,
     positions::{PULL_BYTES, Positions},
     predecessors::{Deferred, Predecessor},
-    pull::PullInfo,
+    pull::{self, PullInfo},
     results::{Snapshot, Stamp},
     summary::Summary,
+    unreadable::Unreadable,
     walk::Walk,
 };
 use crate::{Config, Start, origin};
@@ -96,7 +97,9 @@ pub(crate) struct Files {
     pub(super) search_began_ns: Option<u64>,
     /// Folders of the last search; `None` if the next search has to read the folders.
     pub(super) snapshot: Option<Snapshot>,
-    /// Paths whose error was reported already and is not reported again.
+    /// Paths that exist and cannot be read at the moment. They are retried.
+    pub(super) unreadable: Unreadable,
+    /// Files whose contents cannot be read, and that were reported already.
     pub(super) reported: HashSet<PathBuf>,
 }
 
@@ -126,6 +129,7 @@ impl Files {
                 Some(_) => chunk_bytes.min(PULL_BYTES),
                 None => chunk_bytes,
             },
+            part_bytes: 0,
             message_end: config.message_end.clone().into_bytes(),
             compression: config.compression,
             has_offsets: config.offset,
@@ -134,6 +138,7 @@ impl Files {
         };
         let mut files = Self {
             gauges: Gauges::new(&host),
+            unreadable: Unreadable::new(&host),
             host,
             options,
             pattern,
@@ -178,6 +183,7 @@ impl Files {
     pub(super) fn update_pull_bytes(&mut self) {
         if let Some(positions) = &self.positions {
             self.options.pull_bytes = self.options.chunk_bytes.min(positions.pull_bytes());
+            self.options.part_bytes = positions.part_bytes();
         }
     }
 
@@ -223,15 +229,20 @@ impl Files {
                 input.is_partial = is_partial;
                 let bytes = batch.bytes().len();
                 let end = input.content_position();
+                let is_divisible = input.is_plain() && !is_partial && self.positions.is_some();
+                if is_divisible && input.offsets.is_none() {
+                    pull::divide(batch, &self.options.message_end, self.options.part_bytes);
+                }
                 match &mut input.offsets {
                     Some(offsets) => offsets.divide(batch, end, &input.path),
                     None => batch.apply_origin(0, &origin::of(&input.path)),
                 }
+                let ends = if is_divisible { pull::ends(batch, position) } else { Vec::new() };
                 let ending = input.ending.filter(|ending| ending.position == position);
                 let cut_off = (stream != before).then_some(before);
                 let length = input.length;
                 let info =
-                    PullInfo { stream, position, bytes, length, is_partial, ending, cut_off };
+                    PullInfo { stream, position, ends, bytes, length, is_partial, ending, cut_off };
                 return Ok(Next::Pull(info));
             }
         }
@@ -324,6 +335,7 @@ impl Files {
             let input = &mut self.inputs[at];
             match input.open() {
                 Ok(_) => {
+                    self.unreadable.remove(&input.path);
                     self.uses += 1;
                     input.used = self.uses;
                     let is_same = input.is_same();
@@ -332,6 +344,15 @@ impl Files {
                     {
                         return self.restart(at, batch, now_ns).map(ControlFlow::Break);
                     }
+                }
+                Err(error)
+                    if self.options.follow
+                        && error.kind() != io::ErrorKind::NotFound
+                        && ErrorKind::of_shortage(&error).is_none() =>
+                {
+                    input.poll_at_ns = now_ns + self.poll_ns;
+                    self.unreadable.add(&input.path, &error);
+                    return Ok(ControlFlow::Break(None));
                 }
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     return Err(cannot_read(&input.path, &error));

@@ -31,6 +31,8 @@ pub(super) struct ReadOptions {
     pub(super) chunk_bytes: usize,
     /// Maximum number of bytes of a pull, except for a single longer message.
     pub(super) pull_bytes: usize,
+    /// Minimum number of bytes of a part of a pull that is acknowledged by itself.
+    pub(super) part_bytes: usize,
     /// Terminator of messages; empty if a file is read as a whole.
     pub(super) message_end: Vec<u8>,
     pub(super) compression: Compression,
@@ -218,7 +220,7 @@ impl Input {
     ///
     /// # Errors
     /// Kind `NotFound` if the file was deleted or moved to another folder; otherwise the error of
-    /// the system.
+    /// the system, such as that of a file which may not be read.
     pub(super) fn open(&mut self) -> io::Result<Arc<File>> {
         if let Some(open) = &self.file {
             return Ok(open.file().clone());
@@ -227,6 +229,9 @@ impl Input {
         let opened = match File::open(&self.path) {
             Ok(file) if file_id(&file.metadata()?) == ours => file,
             Err(error) if ErrorKind::of_shortage(&error).is_some() => return Err(error),
+            Err(error) if fs::metadata(&self.path).is_ok_and(|it| file_id(&it) == ours) => {
+                return Err(error);
+            }
             _ => {
                 // The inode of a deleted file may belong to a new file.
                 let is_same =

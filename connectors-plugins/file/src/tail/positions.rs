@@ -1,17 +1,17 @@
 //! The acknowledged positions of files, and the task that writes these positions to the checkpoint.
 
+mod keeper;
+
 use std::{
     collections::HashMap,
-    future::poll_fn,
     ops::Range,
-    pin::pin,
     sync::{Arc, Mutex, MutexGuard, TryLockError},
-    task::{Poll, Waker},
-    time::Duration,
+    task::Waker,
 };
 
 use tremor_pdk::{
-    Acks, Begin, Exception, Host, InFlight, Raw, RawBatch, Result, Task, Watermarks, lock, warn,
+    Acks, Begin, Exception, Host, InFlight, Problem, Raw, RawBatch, Result, Task, Watermarks, lock,
+    warn,
 };
 
 use super::{
@@ -30,8 +30,9 @@ const UNWRITTEN: u64 = 1 << 20;
 /// bytes are acknowledged. A replacement writes the positions of all files, also of thousands.
 const LONG_CHECKPOINT: u64 = UNWRITTEN / 4;
 
-/// Maximum number of bytes of a pull, except for a single longer message. A pull is acknowledged as
-/// a whole, so the delivered part of an unacknowledged pull is redelivered after a crash.
+/// Maximum number of bytes of a pull, except for a single longer message. A pull is acknowledged when
+/// all of its messages are, or when some have failed, so the delivered part of an unacknowledged pull
+/// is redelivered after a crash.
 pub(super) const PULL_BYTES: usize = 64 << 10;
 
 /// Maximum number of bytes of a pull while acknowledgements are fast. The events of a pull often
@@ -40,6 +41,11 @@ const FAST_PULL_BYTES: usize = 256 << 10;
 
 /// Time from a pull to its acknowledgement below which acknowledgements count as fast, in ns.
 const FAST_NS: u64 = 10_000_000;
+
+/// Minimum number of bytes of a part of a pull while acknowledgements are fast. If messages have
+/// failed, the parts before them count as acknowledged. While acknowledgements are slow, each message
+/// is a part.
+const FAST_PART_BYTES: usize = 4 << 10;
 
 /// Maximum number of bytes in flight at which the next pull may be large.
 const FAST_IN_FLIGHT: u64 = 1 << 20;
@@ -68,6 +74,8 @@ struct Shared {
     /// The checkpoint; `None` after it was closed. Locked during a write, so lock the checkpoint
     /// only where the thread may block.
     checkpoint: Mutex<Option<Checkpoint>>,
+    /// The problem that the checkpoint cannot be written.
+    problem: Problem,
     state: Mutex<State>,
 }
 
@@ -112,6 +120,10 @@ struct Pulled {
 }
 
 impl State {
+    fn is_fast(&self) -> bool {
+        self.acknowledged_in_ns.is_some_and(|time| time < FAST_NS)
+    }
+
     /// Removes a pull that has ended.
     fn end(&mut self, pull: u64) -> Option<Pulled> {
         let ended = self.pulls.remove(&pull)?;
@@ -177,6 +189,7 @@ impl Positions {
             max_unwritten: most_bytes.min(UNWRITTEN),
             max_unreplaced: most_bytes,
             checkpoint: Mutex::new(Some(checkpoint)),
+            problem: host.problem("checkpoint"),
             state: Mutex::default(),
         };
         let shared = Arc::new(shared);
@@ -187,8 +200,13 @@ impl Positions {
     /// acknowledgements are slow or many bytes are in flight.
     pub(super) fn pull_bytes(&self) -> usize {
         let state = self.shared.state();
-        let is_fast = state.acknowledged_in_ns.is_some_and(|time| time < FAST_NS);
-        if is_fast && state.in_flight <= FAST_IN_FLIGHT { self.max_pull_bytes } else { PULL_BYTES }
+        let is_large = state.is_fast() && state.in_flight <= FAST_IN_FLIGHT;
+        if is_large { self.max_pull_bytes } else { PULL_BYTES }
+    }
+
+    /// Returns the minimum number of bytes of the parts of the next pulls.
+    pub(super) fn part_bytes(&self) -> usize {
+        if self.shared.state().is_fast() { FAST_PART_BYTES } else { 1 }
     }
 
     /// Returns the receiver of acknowledgements.
@@ -198,7 +216,7 @@ impl Positions {
 
     /// Starts the task that writes the checkpoint. The task ends when its handle is dropped.
     pub(super) fn start(&self) -> Task {
-        self.shared.host.spawn("checkpoint", keep(self.shared.clone()))
+        self.shared.host.spawn("checkpoint", keeper::keep(self.shared.clone()))
     }
 
     /// Returns the handle with which the source starts pulls.
@@ -338,7 +356,15 @@ impl Acks for PositionAcks {
 
     fn fail(&mut self, pull: u64, events: &[Range<usize>]) -> Result<()> {
         self.shared.state().end(pull);
-        self.shared.marks.clone().fail(pull, events)
+        self.shared.marks.clone().fail(pull, events)?;
+        // The events before the failed ones may be acknowledged now.
+        let waker = {
+            let mut state = self.shared.state();
+            state.is_unsynced = true;
+            state.waker.take()
+        };
+        waker.into_iter().for_each(Waker::wake);
+        Ok(())
     }
 }
 
@@ -400,6 +426,7 @@ impl Shared {
             }
             Content::Changes(changes) => checkpoint.save_changes(changes, is_durable),
         };
+        self.problem.update(&saved);
         if saved.is_err() {
             let mut state = self.state();
             (state.is_unsynced, state.is_replaced) = (true, true);
@@ -440,50 +467,5 @@ impl Shared {
         let length = entry.position.saturating_add(entry.unread);
         let unread = length.saturating_sub(position);
         Entry { position, unread, ending, ..entry.clone() }
-    }
-}
-
-/// Writes the checkpoint whenever it is due after an acknowledgement, until the checkpoint is
-/// closed or the task is dropped.
-async fn keep(shared: Arc<Shared>) {
-    let mut has_failed = false;
-    loop {
-        let sync_at_ns = poll_fn(|context| {
-            let mut state = shared.state();
-            if state.is_unsynced {
-                return Poll::Ready(state.sync_at_ns);
-            }
-            state.waker = Some(context.waker().clone());
-            Poll::Pending
-        });
-        let sync_at_ns = sync_at_ns.await;
-        let mut wait_ns = sync_at_ns.saturating_sub(shared.host.monotonic_ns());
-        if has_failed {
-            wait_ns = wait_ns.max(shared.interval_ns);
-        }
-        let mut timer = pin!(shared.host.sleep(Duration::from_nanos(wait_ns)));
-        poll_fn(|context| {
-            let mut state = shared.state();
-            if !has_failed && shared.has_enough(&state) {
-                return Poll::Ready(());
-            }
-            state.waker = Some(context.waker().clone());
-            drop(state);
-            timer.as_mut().poll(context)
-        })
-        .await;
-        if shared.state().is_closed {
-            return;
-        }
-        let saving = shared.clone();
-        let saved = shared.host.blocking(move || {
-            let is_due = saving.is_due(&saving.state(), saving.host.monotonic_ns());
-            if is_due { saving.save() } else { Ok(()) }
-        });
-        let error = saved.await.and_then(|saved| saved).err();
-        if let Some(error) = error.as_ref().filter(|_| !has_failed) {
-            warn!(shared.host, "{error}; the write is retried later");
-        }
-        has_failed = error.is_some();
     }
 }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use memchr::memmem;
-use tremor_pdk::{Error, LogLevel, Result, debug, info, warn};
+use tremor_pdk::{Error, Result, debug, info, warn};
 
 use super::{
     checkpoint::Entry,
@@ -73,8 +73,15 @@ impl Files {
     /// files that were renamed since are read to their ends. A missing file below a path that could
     /// not be checked keeps its position.
     fn apply_results(&mut self, results: SearchResults, now_ns: u64) -> Result<()> {
+        if !self.unreadable.is_empty() {
+            // A file that is closed is opened when it has new data, and not by searches.
+            let is_closed = |it: &&Input| !it.is_open() && it.gone_since_ns.is_none();
+            let closed = self.inputs.iter().filter(is_closed).map(|input| input.path.as_path());
+            let closed: HashSet<_> = closed.collect();
+            self.unreadable.begin(|path| closed.contains(path));
+        }
         for (path, error) in &results.errors {
-            self.report(path, error);
+            self.unreadable.add(path, error);
         }
         if std::mem::take(&mut self.is_first_search) {
             let ids: HashSet<_> = results.files.iter().map(|found| found.file_id).collect();
@@ -102,6 +109,7 @@ impl Files {
         } else {
             self.add_files(results.files, now_ns)?;
         }
+        self.unreadable.end();
         self.starts_at_end = false;
         Ok(())
     }
@@ -192,8 +200,9 @@ impl Files {
     /// read keep their state.
     pub(super) fn search(&mut self, now_ns: u64) -> Result<()> {
         let is_current = |it: &Snapshot| it.is_current(now_ns);
-        let is_needed =
-            !self.deferred.is_empty() || !self.snapshot.as_ref().is_some_and(is_current);
+        let is_needed = !self.deferred.is_empty()
+            || !self.unreadable.is_empty()
+            || !self.snapshot.as_ref().is_some_and(is_current);
         if self.searching.is_none() && !is_needed {
             self.settle();
             self.search_at_ns = now_ns + self.search_interval();
@@ -304,14 +313,25 @@ impl Files {
                     input.close();
                 }
                 self.reported.remove(path);
+                self.unreadable.remove(path);
+                Ok(())
+            }
+            // The file must change before it can be read, so it is not tried again before that.
+            Err(error) if self.options.follow && error.kind() == io::ErrorKind::InvalidData => {
+                self.done.insert(*file_id, *stamp);
+                if self.reported.insert(path.clone()) {
+                    let path = path.display();
+                    warn!(
+                        self.host,
+                        "cannot read `{path}`: {error}; it is read once it has changed"
+                    );
+                }
                 Ok(())
             }
             Err(error) if self.options.follow => {
-                // The file must change before it can be read, so it is not tried again before that.
-                if error.kind() == io::ErrorKind::InvalidData {
-                    self.done.insert(*file_id, *stamp);
+                if error.kind() != io::ErrorKind::NotFound {
+                    self.unreadable.add(path, &error);
                 }
-                self.report(path, &error);
                 Ok(())
             }
             Err(error) => Err(cannot_read(path, &error)),
@@ -392,13 +412,6 @@ impl Files {
         match self.pattern {
             Pattern::One(_) => self.poll_ns,
             Pattern::Many(_) => self.poll_ns.max(nanoseconds(SEARCH)),
-        }
-    }
-
-    fn report(&mut self, path: &Path, error: &io::Error) {
-        if self.reported.insert(path.to_owned()) {
-            let message = format!("cannot read `{}`: {error}; retrying", path.display());
-            self.host.log(LogLevel::WARN, &message);
         }
     }
 }

@@ -147,14 +147,20 @@ impl Output {
         self.take(&file)?;
         let metadata = file.metadata().map_err(|error| self.error(&error))?;
         current.replace(file, &metadata, now_ns);
-        match rotation.prune() {
-            Ok(failed) => failed.iter().for_each(|(path, error)| {
-                warn!(self.host, "cannot delete `{}`: {error}", path.display());
-            }),
-            Err(error) => {
-                warn!(self.host, "cannot list the old files of `{}`: {error}", self.display());
-            }
+        let pruned = rotation.prune().map_err(|error| {
+            open::transient(&error)
+                .context(format_args!("cannot list the old files of `{}`", self.display()))
+        });
+        let pruned = pruned.and_then(|failed| {
+            failed.first().map_or(Ok(()), |(path, error)| {
+                Err(open::transient(error)
+                    .context(format_args!("cannot delete the old file `{}`", path.display())))
+            })
+        });
+        if let Err(error) = &pruned {
+            warn!(self.host, "{error}; it is tried again at the next rotation");
         }
+        rotation.problem.update(&pruned);
         Ok(())
     }
 }

@@ -90,7 +90,10 @@ impl Output {
             message_end: config.message_end.clone().into_bytes(),
             mode: config.mode,
             syncing: Syncing::new(config),
-            rotation: config.rotate.as_ref().map(|rotate| Rotation::new(&config.path, rotate)),
+            rotation: config
+                .rotate
+                .as_ref()
+                .map(|rotate| Rotation::new(&config.path, rotate, &host)),
             host,
             has_lost_reader: AtomicBool::new(false),
             is_regular: metadata.is_file(),

@@ -6,6 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use tremor_pdk::{Host, Problem};
+
 use crate::{compression::Compression, config::Rotate};
 
 /// Settings of rotation, for one file.
@@ -15,13 +17,16 @@ pub(super) struct Rotation {
     max_bytes: Option<u64>,
     every_ns: Option<u64>,
     keep: Option<usize>,
+    /// The problem that old files cannot be deleted.
+    pub(super) problem: Problem,
 }
 
 impl Rotation {
-    pub(super) fn new(path: &Path, rotate: &Rotate) -> Self {
+    pub(super) fn new(path: &Path, rotate: &Rotate, host: &Host) -> Self {
         let every_ns = rotate.every.map(|every| every.get().as_nanos());
         Self {
             path: path.to_owned(),
+            problem: host.problem("rotation"),
             max_bytes: rotate.max_bytes.map(tremor_pdk::units::Size::get),
             every_ns: every_ns.map(|every| u64::try_from(every).unwrap_or(u64::MAX)),
             keep: rotate.keep.map(|keep| usize::try_from(keep.get()).unwrap_or(usize::MAX)),
@@ -135,7 +140,8 @@ mod tests {
     use super::{Rotation, is_stamp, stamp};
 
     fn rotation(path: &Path, keep: Option<usize>) -> Rotation {
-        Rotation { path: path.to_owned(), max_bytes: Some(10), every_ns: Some(5), keep }
+        let problem = tremor_pdk::testing::TestHost::new().host().problem("rotation");
+        Rotation { path: path.to_owned(), max_bytes: Some(10), every_ns: Some(5), keep, problem }
     }
 
     #[test]

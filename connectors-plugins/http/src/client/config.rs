@@ -16,6 +16,7 @@ use tremor_pdk::{
     net::tls::{Tls, TlsConnector},
     prelude::*,
     units::{Interval, Size},
+    without_placeholders,
 };
 
 use super::{otlp, secrets::Secrets, url::Url};
@@ -181,7 +182,7 @@ impl Settings {
     /// An error of the kind configuration, with the key, the value and the expected value. Secrets
     /// are never shown.
     pub(crate) fn new(config: Config, host: &Host) -> Result<Self> {
-        let mut url = config.url.parse::<Url>()?;
+        let mut url = without_placeholders("url", &config.url)?.parse::<Url>()?;
         let mut otlp_urls = Vec::new();
         if let Some(Preset::Otlp(signal)) = config.preset {
             if config.format != Format::Raw {
@@ -225,8 +226,9 @@ impl Settings {
         headers.insert(HOST, url.host_header());
         headers.insert(ACCEPT_ENCODING, ACCEPTED);
         for (name, text) in &config.headers {
-            let name = header_name("headers", name)?;
-            headers.insert(name.clone(), value(&format!("headers.{name}"), text)?);
+            let key = format!("headers.{name}");
+            let text = without_placeholders(&key, text)?;
+            headers.insert(header_name("headers", name)?, value(&key, &text)?);
         }
         if let Some(auth) = &config.auth {
             let (name, value) = credentials(auth)?;
@@ -237,7 +239,7 @@ impl Settings {
         let secrets = Secrets::new(&url, secret);
         let mut body_headers = HeaderMap::new();
         let content_type = match (&config.content_type, config.format) {
-            (Some(text), _) => value("content_type", text)?,
+            (Some(text), _) => value("content_type", &without_placeholders("content_type", text)?)?,
             (None, Format::Raw) if config.preset.is_some() => {
                 HeaderValue::from_static("application/x-protobuf")
             }

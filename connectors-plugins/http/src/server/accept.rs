@@ -4,7 +4,7 @@ use std::{future::poll_fn, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use rustix::{io::Errno, net::sockopt::set_tcp_nodelay};
 use tremor_pdk::{
-    LimitedLog, debug,
+    Error, LimitedLog, Problem, debug,
     net::{TcpListener, TcpStream},
     warn, yield_now,
 };
@@ -23,18 +23,31 @@ const RETRY: Duration = Duration::from_millis(250);
 
 /// Accepts connections until the task is dropped.
 pub(crate) async fn accept(server: Arc<Server>, listener: TcpListener) {
-    let log = server.host.limited_log(1, LOGGED_EVERY);
+    let waiting = Waiting {
+        log: server.host.limited_log(1, LOGGED_EVERY),
+        problem: server.host.problem("accept"),
+    };
     loop {
         for _ in 0..ACCEPTED_AT_MOST {
             server.wait_for_slot().await;
             if !server.reserve() {
-                report(&log, "the flow has reached its memory limit; raise `--memory-limit`");
+                waiting.log("the flow has reached its memory limit; raise `--memory-limit`");
                 server.host.sleep(RETRY).await;
                 continue;
             }
-            match poll_fn(|context| listener.poll_accept(context)).await {
-                Ok((stream, address)) => serve(&server, stream, address),
-                Err(error) => cannot_accept(&server, &error, &log).await,
+            let accepted = poll_fn(|context| {
+                let accepted = listener.poll_accept(context);
+                if accepted.is_pending() {
+                    waiting.problem.clear();
+                }
+                accepted
+            });
+            match accepted.await {
+                Ok((stream, address)) => {
+                    waiting.problem.clear();
+                    serve(&server, stream, address);
+                }
+                Err(error) => cannot_accept(&server, &error, &waiting).await,
             }
         }
         yield_now().await;
@@ -54,19 +67,34 @@ fn serve(server: &Arc<Server>, stream: TcpStream, address: SocketAddr) {
 /// Handles an error of `accept`. If the error affects all connections, such as a lack of
 /// descriptors, reports it and waits for [`RETRY`]. An error of a single connection is only logged
 /// for debugging.
-async fn cannot_accept(server: &Server, error: &io::Error, log: &LimitedLog) {
+async fn cannot_accept(server: &Server, error: &io::Error, waiting: &Waiting) {
     server.counts.accept_errors.add(1);
     let of_all = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM, Errno::PERM];
     if !Errno::from_io_error(error).is_some_and(|error| of_all.contains(&error)) {
         debug!(server.host, "a connection broke before it was accepted: {error}");
         return yield_now().await;
     }
-    let why = format!("{error}; allow the process more open files (`ulimit -n`)");
-    report(log, &why);
+    waiting.fail(error);
     server.host.sleep(RETRY).await;
 }
 
-/// Logs `why` connections wait to be accepted, at most once a minute.
-fn report(log: &LimitedLog, why: &str) {
-    warn!(log, "connections wait to be accepted: {why}, or lower `max_connections`");
+/// Reports that connections wait and cannot be accepted.
+struct Waiting {
+    log: LimitedLog,
+    problem: Problem,
+}
+
+impl Waiting {
+    /// Logs `why` connections wait, at most once a minute. Returns the message.
+    fn log(&self, why: &str) -> String {
+        let message = format!("connections wait to be accepted: {why}, or lower `max_connections`");
+        warn!(self.log, "{message}");
+        message
+    }
+
+    /// Reports that accepting has failed.
+    fn fail(&self, error: &io::Error) {
+        let why = format!("{error}; allow the process more open files (`ulimit -n`)");
+        self.problem.set(&Error::shortage(self.log(&why)));
+    }
 }

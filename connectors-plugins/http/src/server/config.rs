@@ -10,6 +10,7 @@ use tremor_pdk::{
     },
     prelude::*,
     units::{Interval, Size},
+    without_placeholders,
 };
 
 use super::access::{Access, Auth};
@@ -26,6 +27,7 @@ const MOST_BYTES: u64 = 1 << 30;
 #[derive(Clone)]
 pub struct Config {
     /// Address to listen on: `0.0.0.0:8080`, or `[::]:8080` to include IPv6.
+    #[schemars(extend("x-exclusive" = "tcp", "x-shared-by" = "reuse_port"))]
     pub listen: Address,
     /// A protocol over HTTP, which determines the contents of requests and responses.
     pub preset: Option<Preset>,
@@ -164,6 +166,8 @@ impl Settings {
                  {max_body_bytes}, because a body of that length would wait forever"
             )));
         }
+        let path = config.path.map(|path| without_placeholders("path", &path));
+        config.path = path.transpose()?;
         if let Some(path) = config.path.as_ref().filter(|path| !is_path(path)) {
             return Err(Error::configuration(format_args!(
                 "invalid `path` `{path}`: expected a path that begins with `/`, without spaces and `?`, such \

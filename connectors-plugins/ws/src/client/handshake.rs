@@ -4,6 +4,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use tremor_pdk::{
     net::futures_io::{AsyncRead, AsyncWrite},
     prelude::*,
+    without_placeholders,
 };
 use tungstenite::{
     handshake::{
@@ -33,7 +34,7 @@ impl Handshake {
     /// # Errors
     /// An error of the kind configuration if a header cannot be sent.
     pub(crate) fn new(config: &Config) -> Result<Self> {
-        let url = Url::new(&config.url)?;
+        let url = Url::new(&without_placeholders("url", &config.url)?)?;
         let mut head = format!(
             "GET {} HTTP/1.1\r\nHost: {}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
              Sec-WebSocket-Version: 13\r\n",
@@ -61,7 +62,8 @@ impl Handshake {
             Ok(())
         };
         for (name, value) in &config.headers {
-            add("headers", name, value)?;
+            let value = without_placeholders(&format!("headers.{name}"), value)?;
+            add("headers", name, &value)?;
         }
         match &config.auth {
             None => {}

@@ -4,7 +4,7 @@ use std::{future::poll_fn, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use rustix::{io::Errno, net::sockopt};
 use tremor_pdk::{
-    LimitedLog,
+    Error, LimitedLog, Problem,
     net::{
         TcpListener, TcpStream,
         futures_io::{AsyncRead, AsyncWrite},
@@ -34,17 +34,28 @@ pub(crate) async fn run(
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
 ) {
-    let log = connections.host.limited_log(1, LOGGED_EVERY);
+    let waiting = Waiting {
+        log: connections.host.limited_log(1, LOGGED_EVERY),
+        problem: connections.host.problem("accept"),
+    };
     loop {
         poll_fn(|context| connections.poll_capacity(context)).await;
         if !connections.reserve() {
             let why = "the flow has reached its memory limit; raise `--memory-limit`";
-            report(&log, why);
+            waiting.log(why);
             connections.host.sleep(RETRY).await;
             continue;
         }
-        match listener.accept().await {
+        let accepted = poll_fn(|context| {
+            let accepted = listener.poll_accept(context);
+            if accepted.is_pending() {
+                waiting.problem.clear();
+            }
+            accepted
+        });
+        match accepted.await {
             Ok((stream, peer)) => {
+                waiting.problem.clear();
                 connections.counts.accepted.add(1);
                 let number = connections.next_stream();
                 connections
@@ -55,17 +66,32 @@ pub(crate) async fn run(
                 if is_of_one(&error) {
                     continue;
                 }
-                let why = format!("{error}; allow the process more open files (`ulimit -n`)");
-                report(&log, &why);
+                waiting.fail(&error);
                 connections.host.sleep(RETRY).await;
             }
         }
     }
 }
 
-/// Logs `why` connections wait to be accepted, at most once a minute.
-fn report(log: &LimitedLog, why: &str) {
-    tremor_pdk::warn!(log, "connections wait to be accepted: {why}, or lower `max_connections`");
+/// Reports that connections wait and cannot be accepted.
+struct Waiting {
+    log: LimitedLog,
+    problem: Problem,
+}
+
+impl Waiting {
+    /// Logs `why` connections wait, at most once a minute. Returns the message.
+    fn log(&self, why: &str) -> String {
+        let message = format!("connections wait to be accepted: {why}, or lower `max_connections`");
+        tremor_pdk::warn!(self.log, "{message}");
+        message
+    }
+
+    /// Reports that accepting has failed.
+    fn fail(&self, error: &io::Error) {
+        let why = format!("{error}; allow the process more open files (`ulimit -n`)");
+        self.problem.set(&Error::shortage(self.log(&why)));
+    }
 }
 
 /// Returns whether an error of `accept` affects only a single connection.

@@ -6,6 +6,7 @@ use tremor_pdk::{
     net::{Address, tls::Tls},
     prelude::*,
     units::{Interval, Size},
+    without_placeholders,
 };
 
 use crate::session::{Frames, Limits, default_max_message_bytes, default_ping_interval};
@@ -15,6 +16,7 @@ use crate::session::{Frames, Limits, default_max_message_bytes, default_ping_int
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Address to listen on: `0.0.0.0:8080`, or `[::]:8080` to include IPv6.
+    #[schemars(extend("x-exclusive" = "tcp", "x-shared-by" = "reuse_port"))]
     pub listen: Address,
     /// Path of requests: `/events`. The query of a request is ignored.
     #[serde(default = "default_path")]
@@ -80,7 +82,9 @@ fn default_max_send_bytes() -> Size {
 }
 
 impl Config {
-    pub(crate) fn check(&self) -> Result<()> {
+    /// Validates the configuration.
+    pub(crate) fn check(mut self) -> Result<Self> {
+        self.path = without_placeholders("path", &self.path)?;
         if !self.path.starts_with('/') || self.path.contains(['?', '#', ' ']) {
             return Err(Error::configuration(format!(
                 "invalid `path` `{}`: expected a path that starts with `/` and has no `?`, `#` or space, such as `/events`",
@@ -94,7 +98,7 @@ impl Config {
                  message of that length could never be received"
             )));
         }
-        Ok(())
+        Ok(self)
     }
 
     /// Returns the maximum number of bytes that all connections may buffer.

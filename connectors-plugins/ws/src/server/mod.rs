@@ -83,7 +83,7 @@ impl Component for WsServer {
     type Config = Config;
 
     fn new(config: Config, context: ComponentContext) -> Result<Self> {
-        config.check()?;
+        let config = config.check()?;
         let tls = config.tls.as_ref().map(|tls| TlsAcceptor::new(tls, &context)).transpose()?;
         let config = Arc::new(config);
         Ok(Self { config, context, tls, listener: None, connections: None })

@@ -1,13 +1,20 @@
 //! The connection that the source and the sink of a connector share.
 
 use std::{
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll},
+    time::Instant,
 };
 
-use tremor_pdk::{Error, ErrorPolicy};
+use tremor_pdk::{Error, ErrorPolicy, lock};
 
-use crate::engine::sync::watch::{Waiter, Watch};
+use crate::engine::{
+    handle::problems::Problems,
+    sync::watch::{Waiter, Watch},
+};
 
 /// The connection of one instance of a connector, intact or broken. If an instance connects again, it uses the same
 /// object.
@@ -16,6 +23,7 @@ pub(crate) struct Connection {
     state: Watch<State>,
     /// `true` if an event was read or delivered since the connection was made.
     has_passed: AtomicBool,
+    problems: Mutex<Problems>,
 }
 
 #[derive(Debug, Default)]
@@ -60,6 +68,16 @@ impl Connection {
     /// Returns the registration of a task that is going to wait for the end of the connection.
     pub(crate) fn broken(&self) -> Broken<'_> {
         Broken(self.state.waiter())
+    }
+
+    /// Sets the problem `name` of the instance. `None` means that the problem does not exist any more.
+    pub(crate) fn set_problem(&self, name: &str, problem: Option<Error>, now: Instant) {
+        lock(&self.problems).set(name, problem, now);
+    }
+
+    /// Returns the problems that the instance has reported.
+    pub(crate) fn problems(&self) -> Problems {
+        lock(&self.problems).clone()
     }
 
     /// Requests that the instance is replaced. Later calls do not change the reason of the first call.

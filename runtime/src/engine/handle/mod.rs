@@ -2,6 +2,7 @@
 
 pub(crate) mod connection;
 pub(crate) mod gate;
+pub(crate) mod problems;
 pub(crate) mod series;
 pub(crate) mod status;
 #[cfg(test)]
@@ -25,6 +26,7 @@ use crate::{
         handle::{
             connection::{Connection, Replaced},
             gate::Gate,
+            problems::Problems,
             series::{Retried, Series},
             status::{Awaited, State, Status, Unfinished},
         },
@@ -134,17 +136,20 @@ impl ConnectorHandle {
 
     /// Returns the current status, without the components that the source waits for.
     pub(crate) fn status(&self) -> Status {
+        let problems = lock(&self.instance).problems();
         let now = lock(&self.now);
-        let (state, since) = now.shown(self.clock.now());
+        let (state, since) = now.shown(self.clock.now(), problems.since());
+        let mut errors = now.errors.clone();
+        add(&mut errors, &problems.errors);
         let lasts_long =
             now.state == State::Connecting && self.clock.elapsed(now.since) >= LONG_CONNECT;
         Status {
             connector: self.name.to_string(),
             state,
             since,
-            error: now.last_error.as_ref().map(|last| last.error.clone()),
+            error: now.error_besides(&problems),
             restarts: now.restarts,
-            errors: now.errors.clone(),
+            errors,
             retries: now.series.counts.clone(),
             is_tried: now.is_tried || lasts_long,
             queued: self.queued(),
@@ -249,7 +254,8 @@ impl ConnectorHandle {
     /// Creates and returns the connection of the next instance.
     pub(crate) fn next_instance(&self) -> Arc<Connection> {
         let next = Arc::<Connection>::default();
-        *lock(&self.instance) = next.clone();
+        let previous = std::mem::replace(&mut *lock(&self.instance), next.clone());
+        add(&mut lock(&self.now).errors, &previous.problems().errors);
         next
     }
 
@@ -301,11 +307,30 @@ impl ConnectorHandle {
     }
 }
 
+/// Adds numbers of errors to those in `errors`.
+fn add(errors: &mut BTreeMap<&'static str, u64>, more: &BTreeMap<&'static str, u64>) {
+    more.iter().for_each(|(kind, count)| *errors.entry(kind).or_default() += count);
+}
+
 impl Now {
-    /// Returns the state that is reported at `now`, and the time since which it applies.
-    fn shown(&self, now: Instant) -> (State, Instant) {
-        let series = self.series.earliest(now).filter(|_| self.state == State::Running);
+    /// Returns the state that is reported at `now`, and the time since which it applies. `problem` is the start of the
+    /// first problem of the instance, if it has any.
+    fn shown(&self, now: Instant, problem: Option<Instant>) -> (State, Instant) {
+        let series = self.series.earliest(now).into_iter().chain(problem).min();
+        let series = series.filter(|_| self.state == State::Running);
         series.map_or((self.state, self.since), |since| (State::Retrying, since))
+    }
+
+    /// Returns the error that is reported: of an operation that is retried, otherwise of a problem, otherwise the last
+    /// one, even if the connector has recovered.
+    fn error_besides(&self, problems: &Problems) -> Option<String> {
+        let last = self.last_error.as_ref();
+        let of = |last: &LastError| last.error.clone();
+        let unresolved = last.filter(|last| !last.is_resolved).map(of);
+        unresolved
+            .or_else(|| problems.description())
+            .or_else(|| last.map(of))
+            .or_else(|| problems.last())
     }
 
     fn note(&mut self, error: &Error) {

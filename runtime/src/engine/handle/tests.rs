@@ -74,3 +74,30 @@ fn failed_connector_stays_failed() {
     }
     assert!(handle.status().error.unwrap().contains("broken"));
 }
+
+#[test]
+fn problems_of_an_instance_are_shown_until_they_are_cleared() {
+    let clock = Clock::simulated(0);
+    let handle = ConnectorHandle::new("input".into(), None, clock.clone());
+    let instance = handle.next_instance();
+    handle.enter(State::Running);
+    clock.advance(Duration::from_secs(1));
+    let since = clock.now();
+    instance.set_problem("files", Some(Error::configuration("cannot read `a`")), since);
+    clock.advance(Duration::from_secs(1));
+    instance.set_problem("checkpoint", Some(Error::full("no space")), clock.now());
+    let status = handle.status();
+    assert_eq!((status.state, status.since), (State::Retrying, since));
+    assert_eq!(status.error.as_deref(), Some("no space; cannot read `a`"));
+    instance.set_problem("files", None, clock.now());
+    let status = handle.status();
+    assert_eq!((status.state, status.since), (State::Retrying, clock.now()));
+    instance.set_problem("checkpoint", None, clock.now());
+    assert_eq!(handle.status().state, State::Running);
+    assert_eq!(handle.status().error.as_deref(), Some("no space"), "the last error");
+    instance.set_problem("checkpoint", Some(Error::full("no space")), clock.now());
+    handle.next_instance();
+    let status = handle.status();
+    assert_eq!(status.state, State::Running, "the instance has ended");
+    assert_eq!(status.errors.into_iter().collect::<Vec<_>>(), [("configuration", 1), ("full", 2)]);
+}

@@ -81,6 +81,16 @@ impl Queued {
         self.item.batch.len() + self.rejected().len()
     }
 
+    /// Fails all events.
+    fn fail(self) {
+        let Self { item: InFlight { batch, token, .. }, payload } = self;
+        let rejected = match &payload {
+            Payload::Encoded { rejected, .. } => &rejected[..],
+            Payload::Values => &[],
+        };
+        token.fail(batch.events().iter().chain(rejected.iter().map(|rejected| &rejected.event)));
+    }
+
     fn rejected(&self) -> &[Rejected] {
         match &self.payload {
             Payload::Encoded { rejected, .. } => rejected,

@@ -73,11 +73,12 @@ impl Receiver {
         self.mailbox.is_full()
     }
 
-    /// Closes the queue and drops the remaining events, so that they fail. Returns the numbers of these events.
+    /// Closes the queue and fails the remaining events. Returns the numbers of these events.
     pub(crate) fn close(self) -> Left {
         let mut left = Left { events: self.mailbox.close(), lost: 0 };
         for (queued, _) in self.mailbox.clear() {
             left.lost += if queued.item.token.is_tracked() { 0 } else { queued.events() };
+            queued.fail();
         }
         left
     }
@@ -86,7 +87,6 @@ impl Receiver {
 impl Drop for Receiver {
     fn drop(&mut self) {
         self.mailbox.close();
-        // Dropping the remaining batches fails their events.
-        drop(self.mailbox.clear());
+        self.mailbox.clear().into_iter().for_each(|(queued, _)| queued.fail());
     }
 }

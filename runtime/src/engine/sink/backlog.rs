@@ -6,7 +6,7 @@
 
 use std::time::Instant;
 
-use tremor_abi::batch::Pool;
+use tremor_abi::batch::{HostBatch, Pool};
 use tremor_pdk::Batch;
 
 use crate::clock::Clock;
@@ -321,6 +321,13 @@ impl Backlog {
     /// Returns the numbers of undelivered events, to be counted when the sink is abandoned.
     pub(crate) fn left(&self) -> Left {
         Left { events: self.events(), lost: self.lanes.iter().map(Lane::lost).sum() }
+    }
+
+    /// Fails the waiting events, so that their sources know which events of a pull were not delivered.
+    pub(crate) fn fail(self) {
+        let waiting = self.lanes.into_iter().flat_map(Lane::into_waiting);
+        let items = waiting.flat_map(Pending::into_items);
+        items.for_each(|item| item.token.fail(item.batch.events()));
     }
 
     fn next_sequence(&mut self) -> u64 {

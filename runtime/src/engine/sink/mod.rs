@@ -155,6 +155,7 @@ impl SinkSide {
         let (stats, left) = (&self.router.stats, self.backlog.left());
         stats.failed(left.events);
         stats.undelivered(left.lost);
+        self.backlog.fail();
         let left = self.queue.close();
         stats.lost(left.events);
         stats.undelivered(left.lost);

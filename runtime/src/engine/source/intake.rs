@@ -295,10 +295,8 @@ impl Intake {
             self.open.push_back(Open { amount, is_reported: false });
             self.in_flight.add(amount);
             let events = batch.events_mut().iter_mut();
-            // A message that is assembled from fragments has no position in a single pull.
-            let whole =
-                events.enumerate().filter(|(_, it)| !it.is_fragment() && !it.is_stream_end());
-            whole.for_each(|(position, event)| event.set_position(position));
+            let with_data = events.enumerate().filter(|(_, it)| !it.is_stream_end());
+            with_data.for_each(|(position, event)| event.set_position(position));
         }
         self.stamp(batch.events_mut());
         // If this pull leads to no output, its bytes are counted with the next output.

@@ -3,7 +3,7 @@
 //! The wait for these acknowledgements is not part of a connection and may last longer: the events may be in flight to
 //! the sink of the same connector, which may have to reconnect first.
 
-use std::{future::poll_fn, sync::Arc};
+use std::{future::poll_fn, pin::pin, sync::Arc, time::Duration};
 
 use tremor_pdk::Error;
 
@@ -12,6 +12,11 @@ use crate::engine::{
     source::shared_intake::SharedIntake,
     tracking::token::Ledger,
 };
+use crate::executor;
+
+/// Time after the flow was stopped in which sinks fail the events that they have not delivered. The source then knows
+/// which events of its pulls were delivered.
+const LAST_ENDS: Duration = Duration::from_millis(500);
 
 /// A source that has finished, and the pulls whose end was not reported to it.
 pub(crate) struct OutstandingAcks {
@@ -22,9 +27,9 @@ pub(crate) struct OutstandingAcks {
 }
 
 impl OutstandingAcks {
-    /// Reports to the source how each pull ended, until all pulls were reported or the flow is stopped, and then closes
-    /// the source. The source is closed even if the flow was stopped, because otherwise the events that were
-    /// acknowledged after the source's last commit would be delivered twice.
+    /// Reports to the source how each pull ended, until all pulls were reported or [`LAST_ENDS`] after the flow was
+    /// stopped, and then closes the source. The source is closed even if the flow was stopped, because otherwise the
+    /// events that were acknowledged after the source's last commit would be delivered twice.
     ///
     /// # Errors
     /// Returns the first error of the source.
@@ -45,7 +50,17 @@ impl OutstandingAcks {
         let mut stopped = Interrupt::new(control, Phase::Stopped, None);
         while intake.lock().await.has_outstanding() {
             let ended = stopped.or(poll_fn(|context| ledger.poll_ended(context)));
-            let Ok(ended) = ended.await else { return intake.lock().await.report_ended() };
+            let Ok(ended) = ended.await else { break };
+            intake.lock().await.acknowledge(ended)?;
+        }
+        let mut time = pin!(control.clock().sleep(LAST_ENDS));
+        while intake.lock().await.has_outstanding() {
+            let ended = async { Some(poll_fn(|context| ledger.poll_ended(context)).await) };
+            let over = async {
+                time.as_mut().await;
+                None
+            };
+            let Some(ended) = executor::first(ended, over).await else { break };
             intake.lock().await.acknowledge(ended)?;
         }
         Ok(())

@@ -1,5 +1,6 @@
 //! Checks that need the components that a flow names: types, configurations, and ports of operators.
 
+mod exclusive;
 mod files;
 mod schema;
 mod schemas;
@@ -87,7 +88,7 @@ pub enum Lookup {
 
 /// Access to the components that flows can name: built-in components and components of plugins.
 pub trait Resolver {
-    /// Looks up a component. Called once for each kind and name in a flow.
+    /// Looks up a component.
     fn find(&self, kind: Kind, name: &str) -> Lookup;
 
     /// Returns the names of all components of a kind, in any order.
@@ -189,6 +190,7 @@ pub(super) fn report(
             checker.report.push(error);
         }
     }
+    exclusive::check(flow, resolver, checker.report);
     for pipeline in &flow.spec.pipelines {
         // An operator that is unknown or has an invalid configuration might have any port.
         let mut sound = !faulty.contains(&pipeline.name.value);

@@ -101,6 +101,13 @@ impl Cutter<'_> {
         self.push(start, len, EventFlags(0));
     }
 
+    /// Removes the position of the event in its pull, so that the messages that are cut from the event have none. Call this
+    /// if the first of them begins in an earlier event: another position would claim that all of the message is there.
+    #[doc(hidden)] // only for the splitter of the kit
+    pub fn forget_position(&mut self) {
+        self.template.set_position(usize::MAX);
+    }
+
     /// Emits a message of at most `most` bytes, which `fill` derives from [`Cutter::payload`] and writes directly into
     /// the batch's buffer. `fill` returns the number of bytes written.
     ///

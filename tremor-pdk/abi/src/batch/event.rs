@@ -209,8 +209,8 @@ impl Event {
     /// positions in the batch that an operator gets.
     const FIRST_INDEX: u16 = 1 << 15;
 
-    /// Returns the position among the events that the pull added, or `None` if the position is unknown, as for
-    /// fragments and for messages that were cut from fragments.
+    /// Returns the position among the events that the pull added, or `None` if the position is unknown, as for messages
+    /// that were assembled from several fragments. A message has the position of the event that contains all of it.
     pub fn position(&self) -> Option<usize> {
         (self.position < Self::FIRST_INDEX).then_some(self.position.into())
     }

@@ -89,6 +89,24 @@ impl Batch {
         }
     }
 
+    /// Divides the last event, which has to be a fragment, into several fragments, without a copy. `offsets` are offsets
+    /// in its payload, in ascending order.
+    pub fn divide_last_fragment(&mut self, offsets: impl IntoIterator<Item = usize>) {
+        let Some(whole) = self.events.last().copied().filter(Event::is_fragment) else { return };
+        self.events.pop();
+        let Span { start, len } = whole.payload;
+        let mut begin = 0;
+        let ends = offsets.into_iter().filter_map(|offset| u32::try_from(offset).ok());
+        for end in ends.filter(|end| *end < len).chain([len]) {
+            if end > begin {
+                let mut part = whole;
+                part.payload = Span { start: start + begin, len: end - begin };
+                self.events.push(part);
+                begin = end;
+            }
+        }
+    }
+
     /// Adds `value` to the table of values and returns its position plus one.
     pub(super) fn keep(&mut self, value: Value<'static>) -> u32 {
         self.values.push(value);

@@ -17,7 +17,7 @@ use rustix::{
 };
 
 use super::super::{peer_origin, reserve::Reserve, socket_origin, timer::Timer};
-use crate::{Counter, Error, Host, LimitedLog, Origin, Result};
+use crate::{Counter, Error, Host, LimitedLog, Origin, Problem, Result};
 
 /// Delay after a failed attempt to accept. If a connection is closed before the delay ends, accepting continues at
 /// once.
@@ -100,6 +100,8 @@ pub(super) struct Acceptor {
     /// Timer that ends the pause.
     retry: Timer,
     failures: Counter,
+    /// The problem that connections wait and cannot be accepted.
+    problem: Problem,
     log: LimitedLog,
 }
 
@@ -112,6 +114,7 @@ impl Acceptor {
             is_paused: false,
             retry: Timer::default(),
             failures: host.counter("accept_errors", "Attempts to accept a connection that failed."),
+            problem: host.problem("accept"),
             log: host.limited_log(1, LOGGED_EVERY),
         }
     }
@@ -160,9 +163,13 @@ impl Acceptor {
             match may_accept.and_then(|()| self.listener.accept()) {
                 Ok(accepted) => {
                     self.reserve.took(&accepted.0);
+                    self.problem.clear();
                     return Ok(Some(accepted));
                 }
-                Err(Errno::AGAIN) => self.has_waiting = false,
+                Err(Errno::AGAIN) => {
+                    self.has_waiting = false;
+                    self.problem.clear();
+                }
                 // The last two errors may concern one connection or all connections, for example if a firewall or a
                 // sandbox causes them.
                 Err(
@@ -192,13 +199,14 @@ impl Acceptor {
     /// connections continue.
     pub(super) fn pause_for_error(&mut self, host: &Host, error: Errno) {
         self.failures.add(1);
-        self.pause(
+        let message = self.pause(
             host,
             format_args!(
                 "{error}. If no descriptor is left, allow the process more open files (`ulimit -n`), or lower \
                  `max_connections`"
             ),
         );
+        self.problem.set(&Error::shortage(message));
     }
 
     /// Pauses accepting because the flow has no memory for another connection.
@@ -211,11 +219,14 @@ impl Acceptor {
         );
     }
 
-    fn pause(&mut self, host: &Host, why: fmt::Arguments<'_>) {
+    /// Pauses accepting, and returns the message about it.
+    fn pause(&mut self, host: &Host, why: fmt::Arguments<'_>) -> String {
         self.is_paused = true;
         self.retry.set(host, RETRY);
         let address = self.listener.address();
-        warn!(self.log, "connections wait to be accepted on `{address}`: {why}");
+        let message = format!("connections wait to be accepted on `{address}`: {why}");
+        warn!(self.log, "{message}");
+        message
     }
 
     /// Completes when the pause is over. Without a pause, the call stays pending, even if a timer is still set.

@@ -2,7 +2,7 @@
 
 use std::{fs, time::Duration};
 
-use tremor_pdk::Pull;
+use tremor_pdk::{EventRef, Pull};
 
 use super::{CHECKPOINT, Scene, text};
 
@@ -76,4 +76,47 @@ fn rewind_to_the_start_begins_the_stream_again() {
     // The abort makes the preprocessors treat the UTF-8 byte order mark as the start of a new
     // stream.
     assert_eq!(text(&again), [format!("[cut off]{text_of_file}[ends]")]);
+}
+
+#[test]
+fn messages_before_the_first_failed_one_are_not_read_again() {
+    let scene = Scene::new(&[("in", "one\ntwo\nthree\nfour\n")]);
+    let mut source = scene.open(CHECKPOINT).unwrap();
+    let batches = source.pull_all().unwrap();
+    assert_eq!(batches[0].iter().filter_map(EventRef::raw).count(), 4, "one for each message");
+    source.acks().unwrap().fail(batches[0].pull(), std::slice::from_ref(&(2..3))).unwrap();
+    source.stop().unwrap();
+    let mut source = scene.open(CHECKPOINT).unwrap();
+    assert_eq!(text(&source.pull_all().unwrap()), ["three\nfour\n[ends]"]);
+}
+
+#[test]
+fn failed_message_is_read_again_with_those_that_follow() {
+    let scene = Scene::new(&[("in", "one\ntwo\nthree\n")]);
+    let mut source = scene.open(&format!(r#"{CHECKPOINT}, "follow": true"#)).unwrap();
+    let batches = scene.all(&mut source);
+    source.acks().unwrap().fail(batches[0].pull(), std::slice::from_ref(&(1..2))).unwrap();
+    assert_eq!(text(&scene.all(&mut source)), ["two\nthree\n"]);
+}
+
+#[test]
+fn pull_is_divided_into_parts_while_acknowledgements_are_fast() {
+    let line = format!("{}\n", "x".repeat(99));
+    let scene = Scene::new(&[("in", &line.repeat(2_000))]);
+    let mut source = scene.open(&format!(r#"{CHECKPOINT}, "chunk_bytes": 65536"#)).unwrap();
+    let mut lengths = Vec::new();
+    loop {
+        let (pull, batch) = source.pull().unwrap();
+        lengths.push(batch.iter().map(|event| event.raw().unwrap_or_default().len()).collect());
+        if pull == Pull::Finished {
+            break;
+        }
+        source.acks().unwrap().ack(batch.pull()).unwrap();
+    }
+    let all: Vec<Vec<usize>> = lengths;
+    assert!(all[0].iter().all(|length| *length == 100), "a message is a part at first");
+    let is_in_parts = |pull: &Vec<usize>| {
+        pull.len() > 3 && pull[..pull.len() - 1].iter().all(|length| *length == 4_100)
+    };
+    assert!(all.iter().any(is_in_parts), "{all:?}");
 }

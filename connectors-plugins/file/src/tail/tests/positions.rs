@@ -45,6 +45,24 @@ fn position_is_written_after_1_mib_without_a_pull() {
 }
 
 #[test]
+fn checkpoint_that_cannot_be_written_is_a_problem() {
+    let scene = Scene::new(&[("in", "one\n")]);
+    let folder = scene.path("positions");
+    fs::create_dir(&folder).unwrap();
+    let mut source = scene.open(r#""path": "in", "checkpoint": "positions/at""#).unwrap();
+    let batches = source.pull_all().unwrap();
+    fs::remove_dir_all(&folder).unwrap();
+    ack(&mut source, &batches[0]);
+    pass(&scene, Duration::from_secs(2));
+    let problem = scene.host.problem("checkpoint").unwrap();
+    assert!(problem.contains("cannot write the checkpoint `"), "{problem}");
+    fs::create_dir(&folder).unwrap();
+    pass(&scene, Duration::from_secs(2));
+    assert_eq!(scene.host.problem("checkpoint"), None);
+    assert!(folder.join("at").exists());
+}
+
+#[test]
 fn position_of_one_of_many_files_is_appended() {
     let scene = Scene::new(&[]);
     (0..64).for_each(|number| scene.write(&format!("{number}.log"), "line\n"));
