@@ -17,6 +17,7 @@ use vrl::{
 use crate::{
     convert::{Arena, to_vrl},
     layout::{Input, Layout, UsedPath},
+    memory,
 };
 
 /// Edit of a path.
@@ -155,11 +156,16 @@ pub(crate) struct EventTarget<'a, 'e> {
     layout: &'a Layout,
     scratch: &'a mut Scratch,
     input: &'a Input<'e>,
+    /// `true` once the program runs. Before that, the runtime of VRL asks whether there is an event.
+    is_running: Cell<bool>,
 }
+
+/// Answer to the runtime of VRL, which only asks whether there is an event.
+static EVENT: Vrl = Vrl::Null;
 
 impl<'a, 'e> EventTarget<'a, 'e> {
     pub(crate) fn new(layout: &'a Layout, scratch: &'a mut Scratch, input: &'a Input<'e>) -> Self {
-        Self { layout, scratch, input }
+        Self { layout, scratch, input, is_running: Cell::new(false) }
     }
 
     fn find(&self, path: &OwnedTargetPath) -> Result<usize, String> {
@@ -172,7 +178,10 @@ impl<'a, 'e> EventTarget<'a, 'e> {
     fn convert(&self, slot: usize) -> Option<Vrl> {
         self.scratch.reads.borrow_mut().push(slot);
         match self.input.get(self.layout, slot) {
-            Some(found) => Some(to_vrl(found, &mut self.scratch.arena.borrow_mut())),
+            Some(found) => {
+                let mut arena = self.scratch.arena.borrow_mut();
+                Some(memory::converted(|| to_vrl(found, &mut arena)))
+            }
             // An event without metadata has empty metadata.
             None if self.layout.slots()[slot].is_root() => Some(Vrl::Object(ObjectMap::new())),
             None => None,
@@ -190,6 +199,9 @@ impl<'a, 'e> EventTarget<'a, 'e> {
 
 impl Target for EventTarget<'_, '_> {
     fn target_get(&self, path: &OwnedTargetPath) -> Result<Option<&Vrl>, String> {
+        if !self.is_running.replace(true) {
+            return Ok(Some(&EVENT));
+        }
         let used = self.layout.path(self.find(path)?);
         let slot = self.scratch.slots[used.slot].get_or_init(|| self.convert(used.slot));
         Ok(match slot {

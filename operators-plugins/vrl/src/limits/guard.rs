@@ -1,0 +1,244 @@
+//! Functions of the crate whose arguments are checked before each call.
+
+use std::{
+    borrow::Cow,
+    sync::{Arc, Mutex},
+};
+
+use vrl::{
+    compiler::{SecretTarget, Target, compile, prelude::*, state::RuntimeState},
+    path::{OwnedSegment, OwnedTargetPath},
+};
+
+/// Checks the arguments of a function. Returns the result of the call if the check has computed it already.
+pub(crate) type Check = fn(&Arguments<'_>) -> Result<Option<Value>, String>;
+
+/// Arguments of a call. The function of the crate takes those that are not constant from the fields of an event.
+#[derive(Debug)]
+pub(crate) struct Arguments<'a>(Vec<(&'static str, Cow<'a, Value>)>);
+
+impl Arguments<'_> {
+    /// Returns an argument, or `None` if the call does not have it.
+    pub(crate) fn get(&self, name: &str) -> Option<&Value> {
+        self.0.iter().find(|(known, _)| *known == name).map(|(_, value)| &**value)
+    }
+
+    /// Returns the bytes of an argument. They are empty if the call does not have the argument, or if this is not text.
+    pub(crate) fn bytes(&self, name: &str) -> &[u8] {
+        self.get(name).and_then(Value::as_bytes).map_or(&[], |bytes| bytes)
+    }
+}
+
+impl Target for Arguments<'_> {
+    fn target_get(&self, _path: &OwnedTargetPath) -> Result<Option<&Value>, String> {
+        Ok(None)
+    }
+
+    fn target_get_mut(&mut self, _path: &OwnedTargetPath) -> Result<Option<&mut Value>, String> {
+        Ok(None)
+    }
+
+    fn target_insert(&mut self, _path: &OwnedTargetPath, _value: Value) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Moves an argument to the function.
+    fn target_remove(
+        &mut self,
+        path: &OwnedTargetPath,
+        _compact: bool,
+    ) -> Result<Option<Value>, String> {
+        let Some(OwnedSegment::Field(name)) = path.path.segments.first() else { return Ok(None) };
+        let found = self.0.iter_mut().find(|(known, _)| **known == **name);
+        Ok(found.map(|(_, value)| std::mem::replace(value, Cow::Owned(Value::Null)).into_owned()))
+    }
+}
+
+impl SecretTarget for Arguments<'_> {
+    fn get_secret(&self, _key: &str) -> Option<&str> {
+        None
+    }
+
+    fn insert_secret(&mut self, _key: &str, _value: &str) {}
+
+    fn remove_secret(&mut self, _key: &str) {}
+}
+
+/// Function of the crate with a check of its arguments.
+#[derive(Clone, Debug)]
+pub(crate) struct Guarded {
+    pub(crate) function: Arc<dyn Function>,
+    pub(crate) check: Check,
+}
+
+/// Function that keeps what the function of the crate compiles to.
+#[derive(Debug)]
+struct Capture {
+    function: Arc<dyn Function>,
+    call: Arc<Mutex<Option<Box<dyn Expression>>>>,
+}
+
+/// Methods of a function that are those of the function of the crate.
+macro_rules! forward {
+    () => {
+        fn identifier(&self) -> &'static str {
+            self.function.identifier()
+        }
+
+        fn usage(&self) -> &'static str {
+            self.function.usage()
+        }
+
+        fn category(&self) -> &'static str {
+            self.function.category()
+        }
+
+        fn return_kind(&self) -> u16 {
+            self.function.return_kind()
+        }
+
+        fn pure(&self) -> bool {
+            self.function.pure()
+        }
+
+        fn examples(&self) -> &'static [Example] {
+            self.function.examples()
+        }
+
+        fn parameters(&self) -> &'static [Parameter] {
+            self.function.parameters()
+        }
+    };
+}
+
+pub(super) use forward;
+
+impl Function for Capture {
+    forward!();
+
+    fn compile(
+        &self,
+        state: &TypeState,
+        context: &mut FunctionCompileContext,
+        arguments: ArgumentList,
+    ) -> Compiled {
+        let call = self.function.compile(state, context, arguments)?;
+        *self.call.lock().expect("no holder of the lock panics") = Some(call.clone());
+        Ok(call)
+    }
+}
+
+impl Function for Guarded {
+    forward!();
+
+    fn compile(
+        &self,
+        state: &TypeState,
+        context: &mut FunctionCompileContext,
+        arguments: ArgumentList,
+    ) -> Compiled {
+        let whole = self.function.compile(state, context, arguments.clone())?;
+        let (mut given, mut texts) = (Vec::new(), Vec::new());
+        for name in self.function.parameters().iter().map(|it| it.keyword) {
+            let Some(expression) = arguments.optional(name) else { continue };
+            let constant = expression.resolve_constant(state);
+            // Some functions accept only constants, and others prepare them.
+            if let Some((text, value)) = constant.and_then(|value| Some((literal(&value)?, value)))
+            {
+                texts.push(format!("{name}: {text}"));
+                given.push((name, Argument::Constant(value)));
+            } else {
+                texts.push(format!("{name}: del(.{name})"));
+                given.push((name, Argument::Expression(expression)));
+            }
+        }
+        let source = format!("{}!({})", self.identifier(), texts.join(", "));
+        let call = Arc::default();
+        let capture = Capture { function: self.function.clone(), call: Arc::clone(&call) };
+        // Only the captured call is needed, so that warnings about this program do not matter.
+        let _ = compile(&source, &[Box::new(capture), Box::new(vrl::stdlib::Del)]);
+        let inner = call.lock().expect("no holder of the lock panics").take();
+        let inner = inner.ok_or_else(|| -> Box<dyn DiagnosticMessage> {
+            Box::new(ExpressionError::from(format!(
+                "cannot check the arguments of `{}` in this call; write constant arguments without quotes, backslashes \
+                 and line breaks",
+                self.identifier()
+            )))
+        })?;
+        Ok(Box::new(Call { whole, inner, given, check: self.check }))
+    }
+}
+
+/// Returns the text of a constant in a program, or `None` if it cannot be written in one.
+fn literal(value: &Value) -> Option<String> {
+    let is_plain = |text: &str| !text.contains(['\\', '\'', '"', '{', '\n']);
+    match value {
+        Value::Null | Value::Boolean(_) | Value::Integer(_) => Some(value.to_string()),
+        Value::String(_) | Value::Bytes(_) => {
+            let text = std::str::from_utf8(value.as_bytes()?).ok()?;
+            (!text.contains(['\\', '\''])).then(|| format!("s'{text}'"))
+        }
+        Value::Array(array) => {
+            let elements = array.iter().map(literal).collect::<Option<Vec<_>>>()?;
+            Some(format!("[{}]", elements.join(", ")))
+        }
+        Value::Object(object) => {
+            let field = |(key, value): (&KeyString, &Value)| {
+                is_plain(key).then_some(())?;
+                Some(format!("\"{key}\": {}", literal(value)?))
+            };
+            let fields = object.iter().map(field).collect::<Option<Vec<_>>>()?;
+            Some(format!("{{{}}}", fields.join(", ")))
+        }
+        Value::Float(_) | Value::Timestamp(_) | Value::Regex(_) => None,
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Argument {
+    Constant(Value),
+    Expression(Box<dyn Expression>),
+}
+
+/// Call of a guarded function.
+#[derive(Clone, Debug)]
+struct Call {
+    /// Call of the function of the crate with the arguments of the program. It determines the type of the result.
+    whole: Box<dyn Expression>,
+    /// Call of the function of the crate with [`Arguments`].
+    inner: Box<dyn Expression>,
+    given: Vec<(&'static str, Argument)>,
+    check: Check,
+}
+
+impl Expression for Call {
+    fn resolve(&self, context: &mut Context) -> Resolved {
+        let mut values = Vec::with_capacity(self.given.len());
+        for (name, argument) in &self.given {
+            let value = match argument {
+                Argument::Constant(value) => Cow::Borrowed(value),
+                Argument::Expression(expression) => Cow::Owned(expression.resolve(context)?),
+            };
+            values.push((*name, value));
+        }
+        let mut arguments = Arguments(values);
+        let result = if let Some(known) = (self.check)(&arguments)? {
+            known
+        } else {
+            let timezone = *context.timezone();
+            let mut state = RuntimeState::default();
+            self.inner.resolve(&mut Context::new(&mut arguments, &mut state, &timezone))?
+        };
+        // The result may be the argument of another function without an expression in between.
+        context.checkpoint()?;
+        Ok(result)
+    }
+
+    fn resolve_constant(&self, state: &TypeState) -> Option<Value> {
+        self.whole.resolve_constant(state)
+    }
+
+    fn type_info(&self, state: &TypeState) -> TypeInfo {
+        self.whole.type_info(state)
+    }
+}
