@@ -99,10 +99,13 @@ impl ExecutionControl for Control<'_> {
 
 /// Returns a number of bytes as text.
 pub(crate) fn mebibytes(bytes: usize) -> String {
-    format!("{}.{} MiB", bytes >> 20, (bytes & 0xf_ffff) * 10 >> 20)
+    format!("{}.{} MiB", bytes >> 20, ((bytes & 0xf_ffff) * 10) >> 20)
 }
 
 /// Returns the beginning of a cause that is too long for an error.
 pub(crate) fn shortened(cause: &str) -> &str {
     &cause[..cause.floor_char_boundary(MOST_CAUSE)]
 }
+
+#[cfg(test)]
+mod tests;

@@ -138,27 +138,24 @@ impl Function for Guarded {
         arguments: ArgumentList,
     ) -> Compiled {
         let whole = self.function.compile(state, context, arguments.clone())?;
-        let (mut given, mut texts) = (Vec::new(), Vec::new());
-        for name in self.function.parameters().iter().map(|it| it.keyword) {
-            let Some(expression) = arguments.optional(name) else { continue };
-            let constant = expression.resolve_constant(state);
-            // Some functions accept only constants, and others prepare them.
-            if let Some((text, value)) = constant.and_then(|value| Some((literal(&value)?, value)))
-            {
-                texts.push(format!("{name}: {text}"));
-                given.push((name, Argument::Constant(value)));
-            } else {
-                texts.push(format!("{name}: del(.{name})"));
-                given.push((name, Argument::Expression(expression)));
-            }
-        }
-        let source = format!("{}!({})", self.identifier(), texts.join(", "));
-        let call = Arc::default();
-        let capture = Capture { function: self.function.clone(), call: Arc::clone(&call) };
-        // Only the captured call is needed, so that warnings about this program do not matter.
-        let _ = compile(&source, &[Box::new(capture), Box::new(vrl::stdlib::Del)]);
-        let inner = call.lock().expect("no holder of the lock panics").take();
-        let inner = inner.ok_or_else(|| -> Box<dyn DiagnosticMessage> {
+        let names = self.function.parameters().iter().map(|it| it.keyword);
+        let names: Vec<_> = names.filter(|name| arguments.optional(name).is_some()).collect();
+        // A variable may have another value in a loop than VRL believes, so it counts as a constant only if the function
+        // requires one.
+        let required = std::iter::once(None).chain(names.iter().copied().map(Some));
+        let mut calls = required.filter_map(|required| {
+            let given = names.iter().map(|name| {
+                let argument = arguments.required(name);
+                let none = TypeState::default();
+                let state = if required == Some(*name) { state } else { &none };
+                let constant = argument.resolve_constant(state);
+                let constant = constant.and_then(|value| Some((literal(&value)?, value)));
+                (*name, constant.map_or(Argument::Expression(argument), Argument::constant))
+            });
+            let given: Vec<_> = given.collect();
+            Some((self.call(&given)?, given))
+        });
+        let (inner, given) = calls.next().ok_or_else(|| -> Box<dyn DiagnosticMessage> {
             Box::new(ExpressionError::from(format!(
                 "cannot check the arguments of `{}` in this call; write constant arguments without quotes, backslashes \
                  and line breaks",
@@ -166,6 +163,23 @@ impl Function for Guarded {
             )))
         })?;
         Ok(Box::new(Call { whole, inner, given, check: self.check }))
+    }
+}
+
+impl Guarded {
+    /// Compiles a call of the function of the crate with these arguments, if this is possible.
+    fn call(&self, given: &[(&'static str, Argument)]) -> Option<Box<dyn Expression>> {
+        let argument = |(name, argument): &(&'static str, Argument)| match argument {
+            Argument::Constant(text, _) => format!("{name}: {text}"),
+            Argument::Expression(_) => format!("{name}: del(.{name})"),
+        };
+        let arguments: Vec<_> = given.iter().map(argument).collect();
+        let source = format!("{}!({})", self.identifier(), arguments.join(", "));
+        let call = Arc::default();
+        let capture = Capture { function: self.function.clone(), call: Arc::clone(&call) };
+        // Only the captured call is needed, so that warnings about this program do not matter.
+        let _ = compile(&source, &[Box::new(capture), Box::new(vrl::stdlib::Del)]);
+        call.lock().expect("no holder of the lock panics").take()
     }
 }
 
@@ -196,8 +210,15 @@ fn literal(value: &Value) -> Option<String> {
 
 #[derive(Clone, Debug)]
 enum Argument {
-    Constant(Value),
+    /// Constant as the text of a program, and its value.
+    Constant(String, Value),
     Expression(Box<dyn Expression>),
+}
+
+impl Argument {
+    fn constant((text, value): (String, Value)) -> Self {
+        Self::Constant(text, value)
+    }
 }
 
 /// Call of a guarded function.
@@ -216,7 +237,7 @@ impl Expression for Call {
         let mut values = Vec::with_capacity(self.given.len());
         for (name, argument) in &self.given {
             let value = match argument {
-                Argument::Constant(value) => Cow::Borrowed(value),
+                Argument::Constant(_, value) => Cow::Borrowed(value),
                 Argument::Expression(expression) => Cow::Owned(expression.resolve(context)?),
             };
             values.push((*name, value));

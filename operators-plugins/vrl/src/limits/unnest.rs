@@ -86,7 +86,7 @@ impl Expression for Call {
 
 /// Returns an estimate of the memory of a value in bytes.
 fn size(value: &Value) -> usize {
-    let own = size_of::<Value>() + value.as_bytes().map_or(0, |text| text.len());
+    let own = size_of::<Value>() + value.as_bytes().map_or(0, Bytes::len);
     match value {
         Value::Array(array) => own + array.iter().map(size).sum::<usize>(),
         Value::Object(object) => {

@@ -21,7 +21,7 @@ const LEFT_OUT: [&str; 6] = [
 ];
 
 /// Maximum time of an event. The functions are not optimised in a test.
-const MOST_TIME: Duration = Duration::from_secs(60);
+const MOST_TIME: Duration = Duration::from_mins(1);
 
 /// Calls the functions until the time is over. Without a time, the events are the same in each run.
 pub(crate) fn run(seconds: u64) {

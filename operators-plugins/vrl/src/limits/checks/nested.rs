@@ -1,5 +1,6 @@
 //! Checks of functions of arrays and objects.
 
+use bytes::Bytes;
 use tremor_pdk::MAX_DEPTH;
 use vrl::value::{KeyString, Value};
 
@@ -119,7 +120,7 @@ pub(crate) fn encode_fields(arguments: &Arguments<'_>) -> Checked {
 
 /// Calls `visit` for each value with the lengths of the path to it and of its text.
 fn visit_paths(value: &Value, path: usize, visit: &mut impl FnMut(usize, usize)) {
-    visit(path, value.as_bytes().map_or(0, |text| text.len()));
+    visit(path, value.as_bytes().map_or(0, Bytes::len));
     match value {
         Value::Array(array) => array.iter().for_each(|it| visit_paths(it, path + 8, visit)),
         Value::Object(object) => {
@@ -158,7 +159,7 @@ fn visit_levels(value: &Value, level: usize, visit: &mut impl FnMut(usize, usize
                 visit_levels(value, level + 1, visit);
             }
         }
-        _ => visit(level, value.as_bytes().map_or(0, |text| text.len())),
+        _ => visit(level, value.as_bytes().map_or(0, Bytes::len)),
     }
 }
 
