@@ -14,11 +14,10 @@ pub(crate) fn run() {
         announce(source);
         let mut operator = operator(source).unwrap_or_else(|error| panic!("{source}: {error}"));
         let event = |value: &Json| json!({ "a": value, "b": "x" });
-        // The results of good events are known from the second one on, so each is different.
-        assert_eq!(process(&mut operator, &event(&good)), Ok(()), "{source}");
+        process(&mut operator, &event(&good)).unwrap_or_else(|error| panic!("{source}: {error}"));
         let error = process(&mut operator, &event(&hostile)).expect_err(source);
         assert!(error.contains(expected) && error.len() < 5_000, "{source}: {error:.1000}");
-        assert_eq!(process(&mut operator, &event(&good)), Ok(()), "{source}");
+        process(&mut operator, &event(&good)).unwrap_or_else(|error| panic!("{source}: {error}"));
         check_memory(source);
     }
 }

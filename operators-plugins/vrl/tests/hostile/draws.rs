@@ -3,7 +3,13 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};
-use vrl::compiler::{Function, function::Parameter, value::kind};
+use vrl::{
+    compiler::{
+        Function, TargetValue, TimeZone, compile, function::Parameter, runtime::Runtime,
+        value::kind,
+    },
+    value::{ObjectMap, Secrets, Value},
+};
 
 use crate::{announce, check_memory, nested, operator, process};
 
@@ -48,6 +54,7 @@ pub(crate) fn run(seconds: u64) {
 /// Runs a program with drawn arguments.
 fn call(source: &str, dynamic: &[Parameter], most: usize, draw: &mut Draw) {
     let mut operator = operator(source).expect("the program compiled before");
+    let depends_on_chance = ["random_", "now!(", "uuid_v"].iter().any(|it| source.contains(it));
     for _ in 0..EVENTS {
         let seed = draw.0;
         let argument = |it: &Parameter| (it.keyword.to_owned(), value(it, most, draw));
@@ -56,10 +63,42 @@ fn call(source: &str, dynamic: &[Parameter], most: usize, draw: &mut Draw) {
         announce(&case);
         let start = Instant::now();
         // The function may accept the arguments, or not.
-        let _ = process(&mut operator, &event);
+        let accepted = process(&mut operator, &event);
         assert!(start.elapsed() < MOST_TIME, "{case} took {:?}", start.elapsed());
         check_memory(&case);
+        // The crate takes no harm from arguments that are accepted, unless they are large.
+        if let Some(event_after) = accepted.ok().filter(|_| event.to_string().len() < 1_000) {
+            let found = event_after.get("x").map(text_of_bytes);
+            let expected = crates_result(source, &event);
+            assert!(expected == found || depends_on_chance, "{case}: {found:?}, not {expected:?}");
+        }
     }
+}
+
+/// Returns bytes that are not UTF-8 as the text that the crate makes of them.
+fn text_of_bytes(value: &Json) -> Json {
+    let byte = |it: &Json| it.as_u64().and_then(|it| u8::try_from(it).ok());
+    let bytes: Option<Vec<u8>> = value.as_array().and_then(|it| it.iter().map(byte).collect());
+    match bytes {
+        Some(bytes) if std::str::from_utf8(&bytes).is_err() => {
+            json!(String::from_utf8_lossy(&bytes))
+        }
+        _ => value.clone(),
+    }
+}
+
+/// Returns the value that the crate computes for `.x`, or `None` if it fails.
+fn crates_result(source: &str, event: &Json) -> Option<Json> {
+    let program = compile(source, &vrl::stdlib::all()).ok()?.program;
+    let value: Value = serde_json::from_value(event.clone()).ok()?;
+    let metadata = Value::Object(ObjectMap::new());
+    let mut target = TargetValue { value, metadata, secrets: Secrets::default() };
+    Runtime::default().resolve(&mut target, &program, &TimeZone::parse("UTC")?).ok()?;
+    target
+        .value
+        .as_object()?
+        .get("x")
+        .map(|value| serde_json::to_value(value).expect("it fits JSON"))
 }
 
 /// Returns a program that calls a function, and the parameters whose arguments are fields of the event. The others must

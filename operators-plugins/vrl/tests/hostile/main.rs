@@ -74,14 +74,18 @@ fn operator(source: &str) -> Result<operator_vrl::Vrl, String> {
     operator_vrl::Vrl::new(config, TestHost::new().context()).map_err(|error| error.to_string())
 }
 
-/// Processes an event. Returns the error of an event that is rejected.
-fn process(operator: &mut operator_vrl::Vrl, event: &Json) -> Result<(), String> {
+/// Processes an event. Returns the event, or the error of an event that is rejected.
+fn process(operator: &mut operator_vrl::Vrl, event: &Json) -> Result<Json, String> {
     let (mut batch, mut output) = (Batch::new(), Output::new());
     batch.push(event).expect("the event can be copied to the batch");
     operator.process(&mut batch, &mut output).expect("no batch is an error");
     match output.take_rejected().pop() {
         Some(rejected) => Err(rejected.error.to_string()),
-        None => Ok(()),
+        None => {
+            let event = batch.first().expect("the event is not rejected");
+            let value = event.value().expect("the event is decoded");
+            Ok(serde_json::to_value(value).expect("it fits JSON"))
+        }
     }
 }
 
