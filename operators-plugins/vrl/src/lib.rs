@@ -49,7 +49,7 @@ use self::{
     limits::{Control, on_stack, shortened},
     memory::Usage,
     program::Compiled,
-    target::{EventTarget, Scratch},
+    target::{EventTarget, MOST_CONVERTED, Scratch},
 };
 pub use self::{
     config::Config,
@@ -105,6 +105,12 @@ impl Vrl {
             Ok(ran) => ran,
             Err(payload) => return Verdict::Reject(panicked(payload)),
         };
+        if self.scratch.is_exceeded() {
+            return Verdict::Reject(Error::bad_data(format!(
+                "the program was stopped: the fields that it reads take more than {} MiB as values of VRL",
+                MOST_CONVERTED >> 20
+            )));
+        }
         let failed = |action: &str, cause: &dyn std::fmt::Display| {
             let cause = cause.to_string();
             let cause = shortened(&cause);

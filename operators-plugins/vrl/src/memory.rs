@@ -14,7 +14,7 @@ const MOST_BYTES: usize = 64 << 20;
 
 /// Memory that a program may take for each byte of the values to which its event was converted. A program that uses a
 /// large event copies it several times.
-const EVENT_FACTOR: usize = 4;
+const EVENT_FACTOR: usize = 2;
 
 /// Allocator of the system, which counts for each thread what is allocated.
 struct Counting;

@@ -20,6 +20,10 @@ use crate::{
     memory,
 };
 
+/// Memory of the values to which an event may be converted, in bytes. An object with one short field takes 100 times as
+/// much as its text in JSON.
+pub(crate) const MOST_CONVERTED: usize = 128 << 20;
+
 /// Edit of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Edit {
@@ -60,8 +64,14 @@ impl Scratch {
         Self { slots, ..Self::default() }
     }
 
+    /// Returns whether the values of the event exceed [`MOST_CONVERTED`].
+    pub(crate) fn is_exceeded(&self) -> bool {
+        self.arena.borrow().is_exceeded()
+    }
+
     /// Drops the values and edits of the event.
     pub(crate) fn clear(&mut self) {
+        self.arena.get_mut().limit(MOST_CONVERTED);
         for slot in &mut self.slots {
             slot.take();
         }

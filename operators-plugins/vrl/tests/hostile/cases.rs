@@ -30,7 +30,7 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// Values and texts that are nested deeply.
+/// Events and texts with many or deep values.
 fn depth() -> Vec<Case> {
     let elements = |levels: usize| json!("<a>".repeat(levels) + &"</a>".repeat(levels));
     let hash = |levels: usize| json!("{a: ".repeat(levels) + "1" + &"}".repeat(levels));
@@ -90,6 +90,12 @@ fn depth() -> Vec<Case> {
             json!({ "a": {}, "b": { "c": 1 } }),
             (0..200_000).map(|n| (n.to_string(), json!({}))).collect(),
             "nested objects",
+        ),
+        (
+            ".x = length(array!(.a))",
+            json!([{}]),
+            json!(vec![json!({ "a": 1 }); 300_000]),
+            "take more than 128 MiB as values of VRL",
         ),
         (".x = .a; .y = [.a]", nested(10), nested(511), "nested deeper than 512"),
     ]
