@@ -100,7 +100,9 @@ pub fn to_vrl(value: ValueRef<'_>, arena: &mut Arena) -> Vrl {
             Vrl::Array(array.iter().map(|element| to_vrl(element, arena)).collect())
         }
         Shape::Object(object) => {
-            if !arena.takes(object.len().saturating_mul(FIELD).max(OBJECT)) {
+            let fields = object.len();
+            let least = if fields == 0 { 0 } else { OBJECT };
+            if !arena.takes(fields.saturating_mul(FIELD).max(least)) {
                 return Vrl::Null;
             }
             let entry = |(key, value): (&str, _)| (key.into(), to_vrl(value, arena));

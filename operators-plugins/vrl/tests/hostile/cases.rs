@@ -11,14 +11,15 @@ type Case = (&'static str, Json, Json, &'static str);
 
 pub(crate) fn run() {
     for (source, good, hostile, expected) in cases() {
-        announce(source);
         let mut operator = operator(source).unwrap_or_else(|error| panic!("{source}: {error}"));
         let event = |value: &Json| json!({ "a": value, "b": "x" });
         process(&mut operator, &event(&good)).unwrap_or_else(|error| panic!("{source}: {error}"));
-        let error = process(&mut operator, &event(&hostile)).expect_err(source);
+        let hostile = event(&hostile);
+        let before = announce(source);
+        let error = process(&mut operator, &hostile).expect_err(source);
+        check_memory(source, before);
         assert!(error.contains(expected) && error.len() < 5_000, "{source}: {error:.1000}");
         process(&mut operator, &event(&good)).unwrap_or_else(|error| panic!("{source}: {error}"));
-        check_memory(source);
     }
 }
 

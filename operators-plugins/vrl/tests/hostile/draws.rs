@@ -60,12 +60,12 @@ fn call(source: &str, dynamic: &[Parameter], most: usize, draw: &mut Draw) {
         let argument = |it: &Parameter| (it.keyword.to_owned(), value(it, most, draw));
         let event: Json = dynamic.iter().map(argument).collect();
         let case = format!("{source} with arguments of seed {seed}");
-        announce(&case);
+        let before = announce(&case);
         let start = Instant::now();
         // The function may accept the arguments, or not.
         let accepted = process(&mut operator, &event);
         assert!(start.elapsed() < MOST_TIME, "{case} took {:?}", start.elapsed());
-        check_memory(&case);
+        check_memory(&case, before);
         // The crate takes no harm from arguments that are accepted, unless they are large.
         if let Some(event_after) = accepted.ok().filter(|_| event.to_string().len() < 1_000) {
             let found = event_after.get("x").map(text_of_bytes);

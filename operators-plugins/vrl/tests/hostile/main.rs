@@ -22,8 +22,8 @@ use tremor_pdk::{
 /// Variable that tells the child what to do.
 const TASK: &str = "TREMOR_VRL_TASK";
 
-/// Maximum memory of the process for an event, in MiB. An operator may take 64 MiB and four times the event, and a
-/// function of VRL a few times as much while it runs.
+/// Maximum memory that an event may take, in MiB: 128 MiB of converted fields, 64 MiB and twice the fields for the
+/// program, and a few times as much while a function of VRL runs.
 const MOST_MEBIBYTES: usize = 640;
 
 /// Limits of the child: virtual memory in KiB, and processor time in seconds.
@@ -47,21 +47,27 @@ fn in_child(task: &str, seconds: u64) {
     assert!(output.status.success(), "{}: {last}\n{error}", output.status);
 }
 
-/// Announces a case, so that its name is known if the process ends.
+/// Announces a case, so that its name is known if the process ends. Returns the resident memory in MiB.
 #[allow(clippy::print_stdout)]
-fn announce(case: &str) {
+fn announce(case: &str) -> usize {
     println!("case {case}");
     // Resets the peak of the resident memory.
     fs::write("/proc/self/clear_refs", "5").expect("the process may reset its peak");
+    memory("VmRSS:")
 }
 
-/// Panics if the process took too much memory for the case.
-fn check_memory(case: &str) {
+/// Panics if the process took too much memory for the case, in addition to what it had before.
+fn check_memory(case: &str, before: usize) {
+    let taken = memory("VmHWM:").saturating_sub(before);
+    assert!(taken <= MOST_MEBIBYTES, "{case}: the process took {taken} MiB");
+}
+
+/// Returns a value of the status of the process in MiB.
+fn memory(name: &str) -> usize {
     let status = fs::read_to_string("/proc/self/status").expect("the process has a status");
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let peak = peak.and_then(|text| text.trim().strip_suffix(" kB")?.parse::<usize>().ok());
-    let peak = peak.expect("the status has the peak") >> 10;
-    assert!(peak <= MOST_MEBIBYTES, "{case}: the process took {peak} MiB");
+    let value = status.lines().find_map(|line| line.strip_prefix(name));
+    let value = value.and_then(|text| text.trim().strip_suffix(" kB")?.parse::<usize>().ok());
+    value.expect("the status has the value") >> 10
 }
 
 /// Creates an operator, or returns the error of the program.
