@@ -13,7 +13,8 @@ use vrl::{
 /// Checks the arguments of a function. Returns the result of the call if the check has computed it already.
 pub(crate) type Check = fn(&Arguments<'_>) -> Result<Option<Value>, String>;
 
-/// Arguments of a call. The function of the crate takes those that are not constant from the fields of an event.
+/// Arguments of a call. The function of the crate takes those that are not constant, by their position, from
+/// an event.
 #[derive(Debug)]
 pub(crate) struct Arguments<'a>(Vec<(&'static str, Cow<'a, Value>)>);
 
@@ -48,8 +49,10 @@ impl Target for Arguments<'_> {
         path: &OwnedTargetPath,
         _compact: bool,
     ) -> Result<Option<Value>, String> {
-        let Some(OwnedSegment::Field(name)) = path.path.segments.first() else { return Ok(None) };
-        let found = self.0.iter_mut().find(|(known, _)| **known == **name);
+        let Some(OwnedSegment::Index(position)) = path.path.segments.first() else {
+            return Ok(None);
+        };
+        let found = usize::try_from(*position).ok().and_then(|position| self.0.get_mut(position));
         Ok(found.map(|(_, value)| std::mem::replace(value, Cow::Owned(Value::Null)).into_owned()))
     }
 }
@@ -62,6 +65,69 @@ impl SecretTarget for Arguments<'_> {
     fn insert_secret(&mut self, _key: &str, _value: &str) {}
 
     fn remove_secret(&mut self, _key: &str) {}
+}
+
+/// Name of [`Take`].
+const TAKE: &str = "take";
+
+/// Function that moves an argument out of [`Arguments`].
+#[derive(Clone, Copy, Debug)]
+struct Take;
+
+impl Function for Take {
+    fn identifier(&self) -> &'static str {
+        TAKE
+    }
+
+    fn usage(&self) -> &'static str {
+        "Returns an argument of a call."
+    }
+
+    fn category(&self) -> &'static str {
+        Category::System.as_ref()
+    }
+
+    fn return_kind(&self) -> u16 {
+        kind::ANY
+    }
+
+    fn parameters(&self) -> &'static [Parameter] {
+        const PARAMETERS: &[Parameter] = &[Parameter::required(
+            "argument",
+            kind::ANY,
+            "Path with the position of the argument.",
+        )];
+        PARAMETERS
+    }
+
+    fn examples(&self) -> &'static [Example] {
+        &[]
+    }
+
+    fn compile(
+        &self,
+        _state: &TypeState,
+        _context: &mut FunctionCompileContext,
+        arguments: ArgumentList,
+    ) -> Compiled {
+        let path = arguments.required_query("argument")?.external_path().cloned();
+        let path = path.expect("the argument is a path of the event");
+        Ok(Taken(path).as_expr())
+    }
+}
+
+/// An argument of a call.
+#[derive(Clone, Debug)]
+struct Taken(OwnedTargetPath);
+
+impl FunctionExpression for Taken {
+    fn resolve(&self, context: &mut Context) -> Resolved {
+        Ok(context.target_mut().target_remove(&self.0, false)?.unwrap_or(Value::Null))
+    }
+
+    fn type_def(&self, _state: &TypeState) -> TypeDef {
+        TypeDef::any()
+    }
 }
 
 /// Function of the crate with a check of its arguments.
@@ -169,16 +235,16 @@ impl Function for Guarded {
 impl Guarded {
     /// Compiles a call of the function of the crate with these arguments, if this is possible.
     fn call(&self, given: &[(&'static str, Argument)]) -> Option<Box<dyn Expression>> {
-        let argument = |(name, argument): &(&'static str, Argument)| match argument {
+        let argument = |(position, (name, argument)): (usize, &(&str, Argument))| match argument {
             Argument::Constant(text, _) => format!("{name}: {text}"),
-            Argument::Expression(_) => format!("{name}: del(.{name})"),
+            Argument::Expression(_) => format!("{name}: {TAKE}(.[{position}])"),
         };
-        let arguments: Vec<_> = given.iter().map(argument).collect();
+        let arguments: Vec<_> = given.iter().enumerate().map(argument).collect();
         let source = format!("{}!({})", self.identifier(), arguments.join(", "));
         let call = Arc::default();
         let capture = Capture { function: self.function.clone(), call: Arc::clone(&call) };
         // Only the captured call is needed, so that warnings about this program do not matter.
-        let _ = compile(&source, &[Box::new(capture), Box::new(vrl::stdlib::Del)]);
+        let _ = compile(&source, &[Box::new(capture), Box::new(Take)]);
         call.lock().expect("no holder of the lock panics").take()
     }
 }
