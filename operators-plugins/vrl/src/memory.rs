@@ -28,7 +28,7 @@ thread_local! {
     };
 }
 
-/// What the evaluation of an event on this thread has taken.
+/// Memory and stack that the evaluation of an event on this thread has taken.
 pub(crate) struct Usage {
     /// Bytes that were allocated and not freed since the evaluation began.
     held: Cell<usize>,

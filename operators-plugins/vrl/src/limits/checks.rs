@@ -3,7 +3,7 @@
 //! An estimate of memory is an upper bound for what the function allocates, or close to it. Each check first estimates
 //! from the length of the argument alone, so that usual arguments cost no further look at them.
 
-use vrl::value::Value;
+use vrl::{compiler::ExpressionError, value::Value};
 
 use super::{guard::Arguments, mebibytes};
 use crate::memory::remaining;
@@ -13,7 +13,7 @@ pub(crate) mod nested;
 pub(crate) mod parsers;
 pub(crate) mod texts;
 
-pub(crate) type Checked = Result<Option<Value>, String>;
+pub(crate) type Checked = Result<Option<Value>, ExpressionError>;
 
 /// Memory of a value in an array, with a short text, in bytes.
 const ELEMENT: usize = 96;
@@ -40,7 +40,8 @@ fn fits(bytes: usize) -> Checked {
         "with these arguments it may take {}; the program may take only {} more for this event",
         mebibytes(bytes),
         mebibytes(remaining)
-    ))
+    )
+    .into())
 }
 
 /// Checks `estimate` only if the function may take too much memory for `length` bytes, of which each takes at most
@@ -57,7 +58,7 @@ fn at_most(found: usize, most: usize, object: &str) -> Checked {
     if found <= most {
         return Ok(None);
     }
-    Err(format!("{object}: {found} are too many; at most {most} are allowed"))
+    Err(format!("{object}: {found} are too many; at most {most} are allowed").into())
 }
 
 /// Returns how often a byte occurs.

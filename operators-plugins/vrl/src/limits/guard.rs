@@ -1,27 +1,28 @@
 //! Functions of the crate whose arguments are checked before each call.
 
-use std::{
-    borrow::Cow,
-    sync::{Arc, Mutex},
-};
+use std::sync::{Arc, Mutex};
 
 use vrl::{
-    compiler::{SecretTarget, Target, compile, prelude::*, state::RuntimeState},
-    path::{OwnedSegment, OwnedTargetPath},
+    compiler::{TargetValue, compile, prelude::*, state::RuntimeState},
+    path::OwnedTargetPath,
+    value::Secrets,
 };
 
 /// Checks the arguments of a function. Returns the result of the call if the check has computed it already.
-pub(crate) type Check = fn(&Arguments<'_>) -> Result<Option<Value>, String>;
+pub(crate) type Check = fn(&Arguments<'_>) -> Result<Option<Value>, ExpressionError>;
 
-/// Arguments of a call. The function of the crate takes those that are not constant, by their position, from
-/// an event.
+/// Arguments of a call.
 #[derive(Debug)]
-pub(crate) struct Arguments<'a>(Vec<(&'static str, Cow<'a, Value>)>);
+pub(crate) struct Arguments<'a> {
+    names: &'a [&'static str],
+    values: &'a [Value],
+}
 
 impl Arguments<'_> {
     /// Returns an argument, or `None` if the call does not have it.
     pub(crate) fn get(&self, name: &str) -> Option<&Value> {
-        self.0.iter().find(|(known, _)| *known == name).map(|(_, value)| &**value)
+        let position = self.names.iter().position(|known| *known == name)?;
+        self.values.get(position)
     }
 
     /// Returns the bytes of an argument. They are empty if the call does not have the argument, or if this is not text.
@@ -30,47 +31,10 @@ impl Arguments<'_> {
     }
 }
 
-impl Target for Arguments<'_> {
-    fn target_get(&self, _path: &OwnedTargetPath) -> Result<Option<&Value>, String> {
-        Ok(None)
-    }
-
-    fn target_get_mut(&mut self, _path: &OwnedTargetPath) -> Result<Option<&mut Value>, String> {
-        Ok(None)
-    }
-
-    fn target_insert(&mut self, _path: &OwnedTargetPath, _value: Value) -> Result<(), String> {
-        Ok(())
-    }
-
-    /// Moves an argument to the function.
-    fn target_remove(
-        &mut self,
-        path: &OwnedTargetPath,
-        _compact: bool,
-    ) -> Result<Option<Value>, String> {
-        let Some(OwnedSegment::Index(position)) = path.path.segments.first() else {
-            return Ok(None);
-        };
-        let found = usize::try_from(*position).ok().and_then(|position| self.0.get_mut(position));
-        Ok(found.map(|(_, value)| std::mem::replace(value, Cow::Owned(Value::Null)).into_owned()))
-    }
-}
-
-impl SecretTarget for Arguments<'_> {
-    fn get_secret(&self, _key: &str) -> Option<&str> {
-        None
-    }
-
-    fn insert_secret(&mut self, _key: &str, _value: &str) {}
-
-    fn remove_secret(&mut self, _key: &str) {}
-}
-
 /// Name of [`Take`].
 const TAKE: &str = "take";
 
-/// Function that moves an argument out of [`Arguments`].
+/// Function that moves an argument out of the event, which is the array of all arguments.
 #[derive(Clone, Copy, Debug)]
 struct Take;
 
@@ -122,7 +86,8 @@ struct Taken(OwnedTargetPath);
 
 impl FunctionExpression for Taken {
     fn resolve(&self, context: &mut Context) -> Resolved {
-        Ok(context.target_mut().target_remove(&self.0, false)?.unwrap_or(Value::Null))
+        let argument = context.target_mut().target_get_mut(&self.0)?;
+        Ok(argument.map_or(Value::Null, |value| std::mem::replace(value, Value::Null)))
     }
 
     fn type_def(&self, _state: &TypeState) -> TypeDef {
@@ -216,10 +181,10 @@ impl Function for Guarded {
                 let state = if required == Some(*name) { state } else { &none };
                 let constant = argument.resolve_constant(state);
                 let constant = constant.and_then(|value| Some((literal(&value)?, value)));
-                (*name, constant.map_or(Argument::Expression(argument), Argument::constant))
+                constant.map_or(Argument::Expression(argument), Argument::constant)
             });
             let given: Vec<_> = given.collect();
-            Some((self.call(&given)?, given))
+            Some((self.call(&names, &given)?, given))
         });
         let (inner, given) = calls.next().ok_or_else(|| -> Box<dyn DiagnosticMessage> {
             Box::new(ExpressionError::from(format!(
@@ -228,18 +193,20 @@ impl Function for Guarded {
                 self.identifier()
             )))
         })?;
-        Ok(Box::new(Call { whole, inner, given, check: self.check }))
+        drop(calls);
+        Ok(Box::new(Call { whole, inner, names, given, check: self.check }))
     }
 }
 
 impl Guarded {
     /// Compiles a call of the function of the crate with these arguments, if this is possible.
-    fn call(&self, given: &[(&'static str, Argument)]) -> Option<Box<dyn Expression>> {
-        let argument = |(position, (name, argument)): (usize, &(&str, Argument))| match argument {
+    fn call(&self, names: &[&str], given: &[Argument]) -> Option<Box<dyn Expression>> {
+        let given = names.iter().zip(given).enumerate();
+        let texts = given.map(|(position, (name, argument))| match argument {
             Argument::Constant(text, _) => format!("{name}: {text}"),
             Argument::Expression(_) => format!("{name}: {TAKE}(.[{position}])"),
-        };
-        let arguments: Vec<_> = given.iter().enumerate().map(argument).collect();
+        });
+        let arguments: Vec<_> = texts.collect();
         let source = format!("{}!({})", self.identifier(), arguments.join(", "));
         let call = Arc::default();
         let capture = Capture { function: self.function.clone(), call: Arc::clone(&call) };
@@ -292,29 +259,30 @@ impl Argument {
 struct Call {
     /// Call of the function of the crate with the arguments of the program. It determines the type of the result.
     whole: Box<dyn Expression>,
-    /// Call of the function of the crate with [`Arguments`].
+    /// Call of the function of the crate, which takes the arguments from an event.
     inner: Box<dyn Expression>,
-    given: Vec<(&'static str, Argument)>,
+    names: Vec<&'static str>,
+    given: Vec<Argument>,
     check: Check,
 }
 
 impl Expression for Call {
     fn resolve(&self, context: &mut Context) -> Resolved {
         let mut values = Vec::with_capacity(self.given.len());
-        for (name, argument) in &self.given {
-            let value = match argument {
-                Argument::Constant(_, value) => Cow::Borrowed(value),
-                Argument::Expression(expression) => Cow::Owned(expression.resolve(context)?),
-            };
-            values.push((*name, value));
+        for argument in &self.given {
+            values.push(match argument {
+                Argument::Constant(_, value) => value.clone(),
+                Argument::Expression(expression) => expression.resolve(context)?,
+            });
         }
-        let mut arguments = Arguments(values);
+        let arguments = Arguments { names: &self.names, values: &values };
         let result = if let Some(known) = (self.check)(&arguments)? {
             known
         } else {
-            let timezone = *context.timezone();
-            let mut state = RuntimeState::default();
-            self.inner.resolve(&mut Context::new(&mut arguments, &mut state, &timezone))?
+            let (value, metadata) = (Value::Array(values), Value::Null);
+            let mut target = TargetValue { value, metadata, secrets: Secrets::default() };
+            let (mut state, timezone) = (RuntimeState::default(), *context.timezone());
+            self.inner.resolve(&mut Context::new(&mut target, &mut state, &timezone))?
         };
         // The result may be the argument of another function without an expression in between.
         context.checkpoint()?;

@@ -26,7 +26,7 @@ pub(crate) enum Limit {
 
 use Limit::{Checked, Closure, Linear};
 
-/// All functions of the crate. A test compares the names with those of the crate.
+/// Functions of the crate. A test compares the names with those of the crate.
 #[rustfmt::skip]
 const FUNCTIONS: &[(&str, Limit)] = &[
     ("abs", Linear),

@@ -47,7 +47,7 @@ struct Call {
 }
 
 impl Call {
-    fn check(&self, context: &Context) -> Result<(), String> {
+    fn check(&self, context: &Context) -> Result<(), ExpressionError> {
         let root = match self.path.target() {
             Target::External(prefix) => {
                 context.target().target_get(&OwnedTargetPath::root(*prefix))?
@@ -69,7 +69,8 @@ impl Call {
             array.len(),
             super::mebibytes(bytes),
             super::mebibytes(remaining)
-        ))
+        )
+        .into())
     }
 }
 

@@ -85,14 +85,12 @@ fn process(operator: &mut operator_vrl::Vrl, event: &Json) -> Result<Json, Strin
     let (mut batch, mut output) = (Batch::new(), Output::new());
     batch.push(event).expect("the event can be copied to the batch");
     operator.process(&mut batch, &mut output).expect("no batch is an error");
-    match output.take_rejected().pop() {
-        Some(rejected) => Err(rejected.error.to_string()),
-        None => {
-            let event = batch.first().expect("the event is not rejected");
-            let value = event.value().expect("the event is decoded");
-            Ok(serde_json::to_value(value).expect("it fits JSON"))
-        }
+    if let Some(rejected) = output.take_rejected().pop() {
+        return Err(rejected.error.to_string());
     }
+    let event = batch.first().expect("the event is not rejected");
+    let value = event.value().expect("the event is decoded");
+    Ok(serde_json::to_value(value).expect("it fits JSON"))
 }
 
 #[test]

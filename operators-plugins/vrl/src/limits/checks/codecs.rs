@@ -29,7 +29,7 @@ pub(crate) fn decode_zstd(arguments: &Arguments<'_>) -> Checked {
     let Ok(mut decoder) = zstd::Decoder::new(arguments.bytes("value")) else { return Ok(None) };
     match decoder.window_log_max(MOST_WINDOW) {
         Ok(()) => decoded(decoder),
-        Err(error) => Err(format!("cannot limit the window: {error}")),
+        Err(error) => Err(format!("cannot limit the window: {error}").into()),
     }
 }
 
@@ -62,7 +62,9 @@ pub(crate) fn decode_snappy(arguments: &Arguments<'_>) -> Checked {
 pub(crate) fn encode_zstd(arguments: &Arguments<'_>) -> Checked {
     let level = integer(arguments, "compression_level", 0);
     if level.abs() > MOST_LEVEL {
-        return Err(format!("invalid `compression_level` {level}: expected at most {MOST_LEVEL}"));
+        return Err(
+            format!("invalid `compression_level` {level}: expected at most {MOST_LEVEL}").into()
+        );
     }
     Ok(None)
 }

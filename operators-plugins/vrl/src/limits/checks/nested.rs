@@ -13,7 +13,7 @@ const MOST_EMPTY: usize = 1_000;
 pub(crate) fn zip(arguments: &Arguments<'_>) -> Checked {
     match (arguments.get("array_0"), arguments.get("array_1")) {
         (Some(Value::Array(arrays)), None) if arrays.is_empty() => {
-            Err("`array_0` has no elements: expected at least one array".to_owned())
+            Err("`array_0` has no elements: expected at least one array".into())
         }
         _ => Ok(None),
     }
@@ -33,7 +33,7 @@ pub(crate) fn unflatten(arguments: &Arguments<'_>) -> Checked {
     let separator = arguments.get("separator").and_then(Value::to_str_lossy);
     let separator = separator.as_deref().unwrap_or(".");
     if separator.is_empty() {
-        return Err("`separator` is empty: expected at least one character".to_owned());
+        return Err("`separator` is empty: expected at least one character".into());
     }
     let mut parts = 0;
     if let Some(value) = arguments.get("value") {

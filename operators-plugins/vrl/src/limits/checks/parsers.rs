@@ -174,7 +174,7 @@ pub(crate) fn parse_xml(arguments: &Arguments<'_>) -> Checked {
         } else {
             let (end, found) = tag(rest);
             at_most(found, MOST_ATTRIBUTES, "attributes of an element")?;
-            // An element without a body is no level for others.
+            // An element without a body contains no others.
             depth += usize::from(!rest[..end].ends_with('/'));
             at_most(depth, MOST_LEVELS, "nested elements")?;
             elements += 1;

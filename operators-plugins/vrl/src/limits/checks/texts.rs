@@ -6,8 +6,8 @@ use super::{
     Arguments, Checked, ELEMENT, MOST_STEPS, OBJECT, at_most, count, expands, fits, integer,
 };
 
-/// Maximum decimal places of `format_number`, and maximum bytes of its separators.
-const MOST_PLACES: i64 = 1_000;
+/// Maximum `scale` of `format_number`, and maximum bytes of its separators.
+const MOST_SCALE: i64 = 1_000;
 
 /// Maximum absolute value of `format_number`: the crate's decimal numbers have 96 bits.
 const MOST_DECIMAL: f64 = 7.9e28;
@@ -15,7 +15,7 @@ const MOST_DECIMAL: f64 = 7.9e28;
 /// Maximum bytes of a label of a domain. The time of Punycode is quadratic; labels of real domains have 63 bytes.
 const MOST_LABEL: usize = 1_000;
 
-/// Maximum bytes of a regular expression that is no constant of the program.
+/// Maximum bytes of a regular expression that the program computes.
 const MOST_PATTERN: usize = 4_096;
 
 pub(crate) fn format_number(arguments: &Arguments<'_>) -> Checked {
@@ -23,14 +23,14 @@ pub(crate) fn format_number(arguments: &Arguments<'_>) -> Checked {
         && number.abs() > MOST_DECIMAL
     {
         let number = number.into_inner();
-        return Err(format!("cannot format {number:e}: expected at most {MOST_DECIMAL:e}"));
+        return Err(format!("cannot format {number:e}: expected at most {MOST_DECIMAL:e}").into());
     }
     let scale = integer(arguments, "scale", 0);
-    if !(0..=MOST_PLACES).contains(&scale) {
-        return Err(format!("invalid `scale` {scale}: expected 0 to {MOST_PLACES}"));
+    if !(0..=MOST_SCALE).contains(&scale) {
+        return Err(format!("invalid `scale` {scale}: expected 0 to {MOST_SCALE}").into());
     }
     for name in ["grouping_separator", "decimal_separator"] {
-        let most = usize::try_from(MOST_PLACES).unwrap_or(0);
+        let most = usize::try_from(MOST_SCALE).unwrap_or(0);
         at_most(arguments.bytes(name).len(), most, &format!("bytes of `{name}`"))?;
     }
     Ok(None)
@@ -41,7 +41,7 @@ pub(crate) fn replace(arguments: &Arguments<'_>) -> Checked {
     let (value, with) = (arguments.bytes("value"), arguments.bytes("with"));
     let most = usize::try_from(integer(arguments, "count", -1)).unwrap_or(usize::MAX);
     let found = |matches: usize| matches.min(most).saturating_mul(with.len());
-    // A value of one byte has two places at which an empty pattern matches.
+    // An empty pattern also matches at the end.
     expands(value.len() + 1, with.len() + 1, || {
         let text = String::from_utf8_lossy(value);
         let added = match arguments.get("pattern") {
@@ -153,7 +153,7 @@ fn has_type(
 ) -> Checked {
     match arguments.get(name) {
         Some(value) if !is_expected(value) => {
-            Err(format!("invalid `{name}`: expected {expected}, found {}", value.kind_str()))
+            Err(format!("invalid `{name}`: expected {expected}, found {}", value.kind_str()).into())
         }
         _ => Ok(None),
     }
