@@ -31,6 +31,10 @@ const USED: usize = 256 << 10;
 /// Part of the stack that the values of a program may take while they are copied or dropped, in bytes.
 const MOST_STACK: usize = 2 << 20;
 
+/// Memory that a program may allocate for an event in total, in bytes. A loop that copies a value in each iteration may
+/// take hours without ever holding much memory.
+const MOST_TOTAL: usize = 8 << 30;
+
 /// Maximum number of expressions that a program may evaluate for an event.
 const MOST_EXPRESSIONS: u64 = 10_000_000;
 
@@ -76,6 +80,12 @@ impl<'a> Control<'a> {
                 mebibytes(stack),
                 mebibytes(MOST_STACK)
             )
+        } else if self.usage.total() > MOST_TOTAL {
+            format!(
+                "it copies values of {} in total; at most {} are allowed for an event",
+                mebibytes(self.usage.total()),
+                mebibytes(MOST_TOTAL)
+            )
         } else {
             format!(
                 "it evaluates more than the {MOST_EXPRESSIONS} expressions that are allowed for an event"
@@ -89,7 +99,8 @@ impl ExecutionControl for Control<'_> {
     fn checkpoint(&mut self) -> ControlFlow<()> {
         self.left = self.left.saturating_sub(1);
         let (held, deepest) = (self.usage.held(), self.usage.deepest());
-        if held <= self.usage.most() && deepest >= self.lowest && self.left > 0 {
+        let is_within = held <= self.usage.most() && self.usage.total() <= MOST_TOTAL;
+        if is_within && deepest >= self.lowest && self.left > 0 {
             return ControlFlow::Continue(());
         }
         self.exceed();

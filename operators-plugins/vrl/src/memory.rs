@@ -24,7 +24,12 @@ static ALLOCATOR: Counting = Counting;
 
 thread_local! {
     static USAGE: Usage = const {
-        Usage { held: Cell::new(0), most: Cell::new(0), deepest: Cell::new(usize::MAX) }
+        Usage {
+            held: Cell::new(0),
+            most: Cell::new(0),
+            total: Cell::new(0),
+            deepest: Cell::new(usize::MAX),
+        }
     };
 }
 
@@ -34,6 +39,8 @@ pub(crate) struct Usage {
     held: Cell<usize>,
     /// Maximum of `held`.
     most: Cell<usize>,
+    /// Bytes that were allocated since the evaluation began.
+    total: Cell<usize>,
     /// Lowest address of the stack at which memory was allocated or freed. A value that is nested deeply is copied and
     /// dropped by functions that call themselves, and that allocate or free memory at each level.
     deepest: Cell<usize>,
@@ -45,6 +52,7 @@ impl Usage {
         USAGE.with(|usage| {
             usage.held.set(0);
             usage.most.set(MOST_BYTES);
+            usage.total.set(0);
             usage.deepest.set(usize::MAX);
             evaluate(usage)
         })
@@ -60,6 +68,11 @@ impl Usage {
     /// Returns the maximum of [`held`](Self::held).
     pub(crate) fn most(&self) -> usize {
         self.most.get()
+    }
+
+    /// Returns the bytes that the evaluation has allocated, including those that it has freed.
+    pub(crate) fn total(&self) -> usize {
+        self.total.get()
     }
 
     /// Returns the lowest address of the stack that the evaluation has used, as far as this is known.
@@ -96,6 +109,7 @@ pub(crate) fn stack_address() -> usize {
 fn count(allocated: usize, freed: usize) {
     USAGE.with(|usage| {
         usage.held.set(usage.held.get().wrapping_add(allocated).wrapping_sub(freed));
+        usage.total.set(usage.total.get().wrapping_add(allocated));
         let here = stack_address();
         if here < usage.deepest.get() {
             usage.deepest.set(here);

@@ -183,6 +183,7 @@ const FUNCTIONS: &[(&str, Limit)] = &[
     ("random_float", Checked(texts::random)),
     ("random_int", Checked(texts::random)),
     ("range", Linear),
+    // The replacement is a constant of the program.
     ("redact", Linear),
     ("remove", Linear),
     ("replace", Checked(texts::replace)),

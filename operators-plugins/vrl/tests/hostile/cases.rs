@@ -228,6 +228,12 @@ fn loops() -> Vec<Case> {
             "its values take",
         ),
         (
+            "x = []; for_each(array!(.a)) -> |_, v| { x = push(x, v) }; .x = length(x)",
+            json!([1, 2]),
+            json!(vec![1; 90_000]),
+            "it copies values of 819",
+        ),
+        (
             "n = 0; x = array!(.a); for_each(x) -> |_, _| { for_each(x) -> |_, _| { n = n + 1 } }; .n = n",
             json!([1, 2]),
             many,
