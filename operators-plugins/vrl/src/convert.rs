@@ -12,19 +12,58 @@ use vrl::value::{ObjectMap, Value as Vrl};
 
 /// Storage for the text of converted values. A part of the storage is reused once VRL has dropped the value in it, so
 /// that converting text needs a copy, but usually no allocation.
-#[derive(Debug, Default)]
-pub struct Arena(BytesMut);
+#[derive(Debug)]
+pub struct Arena {
+    text: BytesMut,
+    /// Bytes that the values may still take.
+    left: usize,
+    /// `true` if values were replaced by `null` because they would have exceeded the limit.
+    is_exceeded: bool,
+}
+
+impl Default for Arena {
+    fn default() -> Self {
+        Self { text: BytesMut::new(), left: usize::MAX, is_exceeded: false }
+    }
+}
 
 /// Minimum size of an allocation of the arena, in bytes.
 const CHUNK: usize = 64 << 10;
 
+/// Memory of an object with few fields in bytes: a node of a tree has space for eleven fields.
+const OBJECT: usize = 768;
+
+/// Memory of a field of an object with many fields in bytes, without its text.
+const FIELD: usize = 128;
+
 impl Arena {
+    /// Limits the memory of the values that are converted from now on.
+    pub(crate) fn limit(&mut self, bytes: usize) {
+        (self.left, self.is_exceeded) = (bytes, false);
+    }
+
+    /// Returns whether a value was replaced by `null`, because the values would have exceeded the limit.
+    pub(crate) fn is_exceeded(&self) -> bool {
+        self.is_exceeded
+    }
+
+    /// Returns whether the values may take this memory in addition.
+    fn takes(&mut self, bytes: usize) -> bool {
+        let left = self.left.checked_sub(bytes);
+        self.left = left.unwrap_or(0);
+        self.is_exceeded |= left.is_none();
+        left.is_some()
+    }
+
     fn copy(&mut self, data: &[u8]) -> bytes::Bytes {
-        if self.0.capacity() < data.len() {
-            self.0.reserve(data.len().max(CHUNK));
+        if !self.takes(data.len()) {
+            return bytes::Bytes::new();
         }
-        self.0.extend_from_slice(data);
-        self.0.split().freeze()
+        if self.text.capacity() < data.len() {
+            self.text.reserve(data.len().max(CHUNK));
+        }
+        self.text.extend_from_slice(data);
+        self.text.split().freeze()
     }
 
     /// Returns text, or `null` if it is not UTF-8, as [`ValueRef::shape`] does.
@@ -55,9 +94,17 @@ pub fn to_vrl(value: ValueRef<'_>, arena: &mut Arena) -> Vrl {
         Shape::String(text) => arena.text(text.as_bytes()),
         Shape::Bytes(data) => Vrl::Bytes(arena.copy(data)),
         Shape::Array(array) => {
+            if !arena.takes(array.len().saturating_mul(size_of::<Vrl>())) {
+                return Vrl::Null;
+            }
             Vrl::Array(array.iter().map(|element| to_vrl(element, arena)).collect())
         }
         Shape::Object(object) => {
+            let fields = object.len();
+            let least = if fields == 0 { 0 } else { OBJECT };
+            if !arena.takes(fields.saturating_mul(FIELD).max(least)) {
+                return Vrl::Null;
+            }
             let entry = |(key, value): (&str, _)| (key.into(), to_vrl(value, arena));
             Vrl::Object(object.iter().map(entry).collect::<ObjectMap>())
         }

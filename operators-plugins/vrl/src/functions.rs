@@ -2,20 +2,23 @@
 
 use vrl::compiler::Function;
 
-use crate::log::Log;
+use crate::{
+    limits::{multiply::Multiply, table::limited},
+    log::Log,
+};
 
 /// Functions that use the machine. A program may call them only if its configuration allows it.
 const ENVIRONMENT: [&str; 3] = ["get_env_var", "get_hostname", "get_timezone_name"];
 
 /// Functions that use the network. A program may call them only if its configuration allows it, and if the plugin was
 /// built with the feature `network`.
-const NETWORK: [&str; 3] = ["dns_lookup", "http_request", "reverse_dns"];
+pub(crate) const NETWORK: [&str; 3] = ["dns_lookup", "http_request", "reverse_dns"];
 
 fn is_restricted(name: &str) -> bool {
     ENVIRONMENT.contains(&name) || NETWORK.contains(&name)
 }
 
-/// Returns the functions that a program may call.
+/// Returns the functions that a program may call, with their limits.
 pub(crate) fn functions(allow_environment: bool) -> Vec<Box<dyn Function>> {
     let mut functions = vrl::stdlib::all();
     functions.retain(|function| {
@@ -23,7 +26,9 @@ pub(crate) fn functions(allow_environment: bool) -> Vec<Box<dyn Function>> {
         // `Log` replaces the function `log` of VRL, which does not write to the log of the host.
         name != Log.identifier() && (allow_environment || !is_restricted(name))
     });
+    let mut functions = limited(functions);
     functions.push(Box::new(Log));
+    functions.push(Box::new(Multiply));
     functions
 }
 

@@ -25,7 +25,9 @@ mod convert;
 mod edits;
 mod functions;
 mod layout;
+mod limits;
 mod log;
+mod memory;
 mod program;
 mod target;
 
@@ -35,14 +37,19 @@ use std::{
 };
 
 use tremor_pdk::{EventMut, prelude::*};
-use vrl::compiler::{self, ExpressionError, TimeZone, state::RuntimeState};
+use vrl::compiler::{
+    ExpressionError, TimeZone,
+    runtime::{ExecutionControl, Runtime, Terminate},
+};
 
 use self::{
     cache::{Cache, Change, Known},
     edits::Plans,
     layout::Input,
+    limits::{Control, on_stack, shortened},
+    memory::Usage,
     program::Compiled,
-    target::{EventTarget, Scratch},
+    target::{EventTarget, MOST_CONVERTED, Scratch},
 };
 pub use self::{
     config::Config,
@@ -56,16 +63,20 @@ pub struct Vrl {
     scratch: Scratch,
     cache: Cache,
     plans: Plans,
-    state: RuntimeState,
+    runtime: Runtime,
     timezone: TimeZone,
     ports: Vec<String>,
     drop_on_abort: bool,
+    /// `true` if the program ran for an event of the batch, because its result was not known.
+    runs: bool,
 }
 
 /// Reason why a program did not complete.
 enum Failure {
     Aborted(ExpressionError),
     Failed(ExpressionError),
+    /// The program has exceeded this limit.
+    Exceeded(String),
 }
 
 impl Vrl {
@@ -87,20 +98,30 @@ impl Vrl {
             };
             return verdict(*port, changed);
         }
+        self.runs = true;
         // Some functions of VRL panic on unusual arguments. Only this event fails: the next run clears the state.
-        let ran = match catch_unwind(AssertUnwindSafe(|| self.run(&input))) {
+        let ran = on_stack(|| catch_unwind(AssertUnwindSafe(|| self.run(&input))));
+        let ran = match ran {
             Ok(ran) => ran,
             Err(payload) => return Verdict::Reject(panicked(payload)),
+        };
+        if self.scratch.is_exceeded() {
+            return Verdict::Reject(Error::bad_data(format!(
+                "the program was stopped: the fields that it reads take more than {} MiB as values of VRL",
+                MOST_CONVERTED >> 20
+            )));
+        }
+        let failed = |action: &str, cause: &dyn std::fmt::Display| {
+            let cause = cause.to_string();
+            let cause = shortened(&cause);
+            Verdict::Reject(Error::bad_data(format!("the program {action}: {cause}")))
         };
         match ran {
             Ok(()) => {}
             Err(Failure::Aborted(_)) if self.drop_on_abort => return Verdict::Discard,
-            Err(Failure::Aborted(cause)) => {
-                return Verdict::Reject(Error::bad_data(format!("the program aborted: {cause}")));
-            }
-            Err(Failure::Failed(cause)) => {
-                return Verdict::Reject(Error::bad_data(format!("the program failed: {cause}")));
-            }
+            Err(Failure::Aborted(cause)) => return failed("aborted", &cause),
+            Err(Failure::Failed(cause)) => return failed("failed", &cause),
+            Err(Failure::Exceeded(limit)) => return failed("was stopped", &limit),
         }
         if self.scratch.strayed() {
             return Verdict::Reject(Error::internal(
@@ -118,21 +139,28 @@ impl Vrl {
 
     /// Runs the program. Its edits stay in `scratch`.
     fn run(&mut self, input: &Input<'_>) -> Result<(), Failure> {
-        self.scratch.clear();
-        self.state.clear();
+        self.clear();
         let Compiled { program, layout, .. } = &self.compiled;
         let mut target = EventTarget::new(layout, &mut self.scratch, input);
-        let mut context = compiler::Context::new(&mut target, &mut self.state, &self.timezone);
-        // This code replaces `vrl::compiler::runtime::Runtime::resolve`, which would convert the whole event first.
-        match program.resolve(&mut context) {
-            Ok(_) | Err(ExpressionError::Return { .. }) => Ok(()),
-            Err(
-                cause @ (ExpressionError::Abort { .. }
-                | ExpressionError::Fallible { .. }
-                | ExpressionError::Missing { .. }),
-            ) => Err(Failure::Aborted(cause)),
-            Err(cause) => Err(Failure::Failed(cause)),
-        }
+        Usage::measure(|usage| {
+            let mut control = Control::new(usage);
+            let (runtime, timezone) = (&mut self.runtime, &self.timezone);
+            match runtime.resolve_with_control(&mut target, program, timezone, &mut control) {
+                // The last expression is checked as well, because its values are written to the event.
+                Ok(_) if control.checkpoint().is_continue() => Ok(()),
+                Ok(_) | Err(Terminate::Interrupted) => {
+                    Err(Failure::Exceeded(control.exceeded.unwrap_or_default()))
+                }
+                Err(Terminate::Abort(cause)) => Err(Failure::Aborted(cause)),
+                Err(Terminate::Error(cause)) => Err(Failure::Failed(cause)),
+            }
+        })
+    }
+
+    /// Drops the values of the last event.
+    fn clear(&mut self) {
+        self.scratch.clear();
+        self.runtime.clear();
     }
 }
 
@@ -140,7 +168,7 @@ impl Vrl {
 fn panicked(payload: Box<dyn Any + Send>) -> Error {
     let text = payload.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
-    let cause = text.unwrap_or("the panic has no message");
+    let cause = shortened(text.unwrap_or("the panic has no message"));
     let error = Error::bad_data(format!(
         "the program panicked: {cause}; check the arguments of its functions, for example with `is_string`"
     ));
@@ -174,7 +202,9 @@ fn port(compiled: &Compiled, ports: &[String], result: &Scratch) -> Result<Optio
     match known.and_then(|known| u16::try_from(known).ok()) {
         Some(port) => Ok(Some(port)),
         None => Err(Error::bad_data(format!(
-            "the program set `%port` to {set}; `ports` has: {}",
+            "the program set `%port` to {}; `ports` has: {}",
+            name.as_deref()
+                .map_or_else(|| set.kind_str().into(), |name| format!("{:?}", shortened(name))),
             ports.join(", ")
         ))),
     }
@@ -182,10 +212,16 @@ fn port(compiled: &Compiled, ports: &[String], result: &Scratch) -> Result<Optio
 
 impl Operator for Vrl {
     fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        output.divert(batch, |event| self.remap(event));
+        // Changing the stack once for a batch costs less than for each event.
+        if std::mem::take(&mut self.runs) {
+            on_stack(|| output.divert(batch, |event| self.remap(event)));
+        } else {
+            output.divert(batch, |event| self.remap(event));
+        }
         // Free the values of this batch now instead of with the next batch.
-        self.scratch.clear();
-        self.state.clear();
+        if self.runs {
+            on_stack(|| self.clear());
+        }
         Ok(())
     }
 
@@ -211,11 +247,12 @@ impl Component for Vrl {
             scratch: Scratch::new(&compiled.layout),
             cache: Cache::new(&compiled.layout, compiled.is_pure),
             plans: Plans::default(),
-            state: RuntimeState::default(),
+            runtime: Runtime::default(),
             timezone: config.timezone()?,
             drop_on_abort: config.drop_on_abort,
             compiled,
             ports: config.ports,
+            runs: false,
         })
     }
 }

@@ -2,14 +2,18 @@
 
 use tremor_pdk::{Error, Host, Result};
 use vrl::{
-    compiler::{CompileConfig, Program, compile_with_external, state::ExternalEnv},
-    diagnostic::Formatter,
+    compiler::{
+        CompileConfig, Compiler, Program, TypeState, compile_with_external, state::ExternalEnv,
+    },
+    diagnostic::{DiagnosticList, Formatter},
+    parser::parse,
     path::{OwnedTargetPath, OwnedValuePath, PathPrefix},
 };
 
 use crate::{
     functions::{advice, functions, pure_functions},
     layout::Layout,
+    limits::multiply::Rewriter,
 };
 
 /// Compiled program and the paths that it uses.
@@ -30,17 +34,36 @@ pub(crate) struct Compiled {
 /// # Errors
 /// An error of kind configuration contains VRL's diagnostics.
 pub(crate) fn compile(source: &str, allow_environment: bool, host: &Host) -> Result<Compiled> {
-    let mut config = CompileConfig::default();
-    config.set_custom(host.clone());
+    let config = || {
+        let mut config = CompileConfig::default();
+        config.set_custom(host.clone());
+        config
+    };
+    let failed = |diagnostics: DiagnosticList, advice: Option<String>| {
+        let advice = advice.map(|advice| format!("\n{advice}")).unwrap_or_default();
+        let diagnostics = Formatter::new(source, diagnostics).to_string();
+        let diagnostics = diagnostics.trim_end();
+        Error::configuration(format!("the program does not compile:{diagnostics}{advice}"))
+    };
     let functions = functions(allow_environment);
-    let compiled = compile_with_external(source, &functions, &ExternalEnv::default(), config)
-        .map_err(|diagnostics| {
-            let advice = advice(source, allow_environment);
-            let advice = advice.map(|advice| format!("\n{advice}")).unwrap_or_default();
-            let diagnostics = Formatter::new(source, diagnostics).to_string();
-            let diagnostics = diagnostics.trim_end();
-            Error::configuration(format!("the program does not compile:{diagnostics}{advice}"))
-        })?;
+    let mut compiled = compile_with_external(source, &functions, &ExternalEnv::default(), config())
+        .map_err(|diagnostics| failed(diagnostics, advice(source, allow_environment)))?;
+    let mut rewriter = Rewriter::default();
+    let limited = parse(source).ok().map(|program| rewriter.program(program));
+    if let Some(position) = rewriter.position {
+        return Err(Error::configuration(format!(
+            "the program assigns the element {position} of an array: expected a position of at most {}, because all \
+             elements before it are created",
+            Rewriter::MOST_POSITION
+        )));
+    }
+    if let Some(limited) = limited.filter(|_| rewriter.is_changed) {
+        let advice = "An operand of `*` that can fail and that may be a text must be assigned to a variable first, or \
+                      converted to a number, for example with `int!`.";
+        compiled.program = Compiler::compile(&functions, limited, &TypeState::default(), config())
+            .map_err(|diagnostics| failed(diagnostics, Some(advice.to_owned())))?
+            .program;
+    }
     let info = compiled.program.info();
     let port = OwnedTargetPath {
         prefix: PathPrefix::Metadata,
@@ -58,8 +81,7 @@ pub(crate) fn compile(source: &str, allow_environment: bool, host: &Host) -> Res
     let port = layout.find(&port).filter(|_| sets_port);
     let warnings = Formatter::new(source, compiled.warnings).to_string();
     // A program that calls another function does not compile here.
-    let config = CompileConfig::default();
-    let is_pure =
-        compile_with_external(source, &pure_functions(), &ExternalEnv::default(), config).is_ok();
+    let (external, config) = (ExternalEnv::default(), CompileConfig::default());
+    let is_pure = compile_with_external(source, &pure_functions(), &external, config).is_ok();
     Ok(Compiled { program: compiled.program, layout, warnings, port, is_pure })
 }

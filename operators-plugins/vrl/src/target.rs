@@ -17,7 +17,12 @@ use vrl::{
 use crate::{
     convert::{Arena, to_vrl},
     layout::{Input, Layout, UsedPath},
+    memory,
 };
+
+/// Memory of the values to which an event may be converted, in bytes. An object with one short field takes 100 times as
+/// much as its text in JSON.
+pub(crate) const MOST_CONVERTED: usize = 128 << 20;
 
 /// Edit of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,8 +64,14 @@ impl Scratch {
         Self { slots, ..Self::default() }
     }
 
+    /// Returns whether the values of the event exceed [`MOST_CONVERTED`].
+    pub(crate) fn is_exceeded(&self) -> bool {
+        self.arena.borrow().is_exceeded()
+    }
+
     /// Drops the values and edits of the event.
     pub(crate) fn clear(&mut self) {
+        self.arena.get_mut().limit(MOST_CONVERTED);
         for slot in &mut self.slots {
             slot.take();
         }
@@ -155,11 +166,16 @@ pub(crate) struct EventTarget<'a, 'e> {
     layout: &'a Layout,
     scratch: &'a mut Scratch,
     input: &'a Input<'e>,
+    /// `true` once the program runs. Before that, the runtime of VRL asks whether there is an event.
+    is_running: Cell<bool>,
 }
+
+/// Answer to the runtime of VRL, which only asks whether there is an event.
+static EVENT: Vrl = Vrl::Null;
 
 impl<'a, 'e> EventTarget<'a, 'e> {
     pub(crate) fn new(layout: &'a Layout, scratch: &'a mut Scratch, input: &'a Input<'e>) -> Self {
-        Self { layout, scratch, input }
+        Self { layout, scratch, input, is_running: Cell::new(false) }
     }
 
     fn find(&self, path: &OwnedTargetPath) -> Result<usize, String> {
@@ -172,7 +188,10 @@ impl<'a, 'e> EventTarget<'a, 'e> {
     fn convert(&self, slot: usize) -> Option<Vrl> {
         self.scratch.reads.borrow_mut().push(slot);
         match self.input.get(self.layout, slot) {
-            Some(found) => Some(to_vrl(found, &mut self.scratch.arena.borrow_mut())),
+            Some(found) => {
+                let mut arena = self.scratch.arena.borrow_mut();
+                Some(memory::converted(|| to_vrl(found, &mut arena)))
+            }
             // An event without metadata has empty metadata.
             None if self.layout.slots()[slot].is_root() => Some(Vrl::Object(ObjectMap::new())),
             None => None,
@@ -190,6 +209,9 @@ impl<'a, 'e> EventTarget<'a, 'e> {
 
 impl Target for EventTarget<'_, '_> {
     fn target_get(&self, path: &OwnedTargetPath) -> Result<Option<&Vrl>, String> {
+        if !self.is_running.replace(true) {
+            return Ok(Some(&EVENT));
+        }
         let used = self.layout.path(self.find(path)?);
         let slot = self.scratch.slots[used.slot].get_or_init(|| self.convert(used.slot));
         Ok(match slot {

@@ -32,7 +32,7 @@ fn seen(batch: &Batch) -> Vec<String> {
 }
 
 /// Returns the event after the program, with its metadata if it has any.
-fn run(source: &str, event: Value<'static>) -> Result<String, Error> {
+pub(crate) fn run(source: &str, event: Value<'static>) -> Result<String, Error> {
     run_with(config(source), batch(&[event]))
 }
 

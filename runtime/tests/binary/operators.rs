@@ -204,3 +204,44 @@ fn mistakes_of_edits_and_samples_fail_check() {
         run.expect(2, &["flow.yaml:4:", expected]);
     }
 }
+
+/// Events that would end the process or take its memory, each between two others.
+#[test]
+#[ignore = "builds the plugin `vrl` with its 400 packages, which takes minutes: `cargo xtask ci` does"]
+fn hostile_events_of_a_vrl_program_are_rejected_alone() {
+    let program = r#"
+        if .do == "xml" { .x = length(parse_xml!(.a)) }
+        if .do == "ruby" { .x = length(object!(parse_ruby_hash!(.a))) }
+        if .do == "keys" { .x = unflatten!(object!(.a)) }
+        if .do == "set" { .x = set!([], array!(.a), 1) }
+        if .do == "zip" { .x = zip!(array!(.a)) }
+        if .do == "nest" { x = 1; for_each(array!(.a)) -> |_, _| { x = [x] }; .x = x }
+        if .do == "grow" { x = "x"; for_each(array!(.a)) -> |_, _| { x = x + x }; .x = x }
+        if .do == "repeat" { .x = "x" * int!(.a) }
+        .a = null
+    "#;
+    let hostile = [
+        ("xml", format!("\"{}\"", "<a>".repeat(6_000) + &"</a>".repeat(6_000))),
+        ("ruby", format!("\"{}\"", "{a: ".repeat(50_000))),
+        ("keys", format!("{{\"{}\":1}}", "a.".repeat(50_000))),
+        ("set", format!("[{}1]", "\"a\",".repeat(50_000))),
+        ("set", "[400000000]".to_owned()),
+        ("zip", "[]".to_owned()),
+        ("nest", format!("[{}1]", "1,".repeat(50_000))),
+        ("grow", format!("[{}1]", "1,".repeat(100))),
+        ("repeat", "100000000000".to_owned()),
+    ];
+    let mut events = String::new();
+    for (number, (action, value)) in hostile.iter().enumerate() {
+        writeln!(events, "{{\"n\":{number}}}\n{{\"do\":\"{action}\",\"a\":{value}}}").unwrap();
+    }
+    let scene = scene("{ type: vrl, config: { file: program.vrl } }", &["out", "err"], &events);
+    let scene = scene.write("program.vrl", program.as_bytes());
+    scene.tremor_with_vrl(&["run", "flow.yaml"]).expect(0, &["18 events in"]);
+    let good: String = (0..hostile.len()).fold(String::new(), |mut text, number| {
+        writeln!(text, "{{\"n\":{number},\"a\":null}}").unwrap();
+        text
+    });
+    assert_eq!(scene.read("out"), good);
+    assert_eq!(scene.read("err").lines().count(), hostile.len());
+}
