@@ -17,7 +17,6 @@ use abi_stable::{
     std_types::{RBox, RResult, RStr, RString},
 };
 use async_ffi::{FfiContext, FfiFuture, FfiPoll};
-use tracing::Level;
 use tremor_abi::{
     connector::CallResult,
     host::{
@@ -30,9 +29,10 @@ use tremor_pdk::{Error, testing::TestHost};
 use super::{
     contain::{Contained, contain},
     jobs::Jobs,
-    metrics::{MetricKind, Metrics},
+    log_lines::{is_enabled, write_log},
+    metrics::{MOST, MetricKind, Metrics, Number},
 };
-use crate::{clock::Clock, descriptors, dynamic::BoxFuture, executor, log as log_flow};
+use crate::{clock::Clock, descriptors, dynamic::BoxFuture, executor};
 
 /// Services that a flow provides to a component that runs in it.
 ///
@@ -308,8 +308,25 @@ unsafe extern "C" fn metric(
         // An unknown kind is treated as a gauge, because the last value is the least misleading one.
         _ => MetricKind::Gauge,
     };
+    let register = |context: &HostContext| {
+        let number = context.metrics.register(kind, name.as_str(), help.as_str());
+        if number == (Number::Refused { is_first: true }) && context.misused.is_none() {
+            context.write_log(
+                abi::LogLevel::ERROR,
+                &format!(
+                    "the plugin registered more than {MOST} metrics; `{name}` and further ones are not recorded; a \
+                     plugin must not have a metric for each event, peer or file"
+                ),
+            );
+        }
+        match number {
+            Number::Of(number) => number,
+            // Values of an unknown metric are ignored.
+            Number::Refused { .. } => u32::MAX,
+        }
+    };
     // SAFETY: a live handle's context.
-    unsafe { with(context, |context| context.metrics.register(kind, name.as_str(), help.as_str())) }
+    unsafe { with(context, register) }
 }
 
 unsafe extern "C" fn record(context: *const (), metric: u32, value: f64) {
@@ -459,42 +476,4 @@ unsafe extern "C" fn inherited_descriptor_limit(_context: *const ()) -> u64 {
 unsafe extern "C" fn is_draining(context: *const ()) -> bool {
     // SAFETY: a live handle's context.
     unsafe { with(context, |context| context.services.is_draining()) }
-}
-
-/// Expands an expression once for each level, because tracing requires the level to be a constant.
-macro_rules! at_level {
-    ($level:expr, $constant:ident => $does:expr) => {{
-        macro_rules! at {
-            ($name:ident) => {{
-                const $constant: Level = Level::$name;
-                $does
-            }};
-        }
-        match $level {
-            abi::LogLevel::ERROR => at!(ERROR),
-            abi::LogLevel::WARN => at!(WARN),
-            abi::LogLevel::DEBUG => at!(DEBUG),
-            abi::LogLevel::TRACE => at!(TRACE),
-            // Unknown levels are logged as information.
-            _ => at!(INFO),
-        }
-    }};
-}
-
-fn is_enabled(level: abi::LogLevel) -> bool {
-    at_level!(level, LEVEL => tracing::enabled!(target: "tremor::plugin", LEVEL))
-}
-
-/// Logs a line of a component, with the name of its flow if there is one.
-fn write_log(flow: Option<&Arc<str>>, component: &str, level: abi::LogLevel, message: &str) {
-    match flow {
-        Some(flow) => log_flow::within(flow, || write_line(component, level, message)),
-        None => write_line(component, level, message),
-    }
-}
-
-fn write_line(component: &str, level: abi::LogLevel, message: &str) {
-    at_level!(level, LEVEL => {
-        tracing::event!(target: "tremor::plugin", LEVEL, component, "{message}");
-    });
 }
