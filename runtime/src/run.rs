@@ -81,8 +81,8 @@ pub fn run_at(
         })
         .collect();
     let running = executor::all(running);
-    let renewal = renewal::watch(flows.iter().map(|(flow, _)| *flow), run, clock);
-    let beside = executor::first(renewal, engine::waiting::report(handles, clock));
+    let _renewal = renewal::watch(flows.iter().map(|(flow, _)| *flow), run, clock);
+    let beside = engine::waiting::report(handles, clock);
     // This thread awaits the flows, because plugins may block all threads of the executor.
     Ok(executor::block_on(executor::first(running, beside)))
 }
