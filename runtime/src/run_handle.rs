@@ -73,9 +73,16 @@ impl RunHandle {
     /// Restarts a connector of a running flow immediately. Returns whether the connector exists.
     ///
     /// A new instance replaces the current one. Deliveries that the sink has not acknowledged are repeated. The restart
-    /// does not use up the limit of restarts after failures.
+    /// does not use up the limit of restarts after failures. A codec or a processor that has panicked too often is
+    /// called again.
     pub fn restart(&self, flow: &str, connector: &str) -> bool {
         self.flow(flow).is_some_and(|it| it.restart(connector))
+    }
+
+    /// Lets the operators of a pipeline of a running flow be called again that have panicked too often. Returns whether
+    /// the pipeline exists.
+    pub fn restart_pipeline(&self, flow: &str, pipeline: &str) -> bool {
+        self.flow(flow).is_some_and(|it| it.restart_pipeline(pipeline))
     }
 
     /// Drains one flow while other flows continue. Returns whether the flow exists.

@@ -1,7 +1,7 @@
 //! Supervision of codecs and processors of plugins: a panic costs the messages that caused it.
 //!
-//! An instance that has panicked is replaced. A codec or a postprocessor then gets the messages of the batch one by one,
-//! so that only those on which it panics again fail. If no message succeeds, the part is soon not called any more:
+//! An instance that has panicked is replaced. A codec or a postprocessor then gets the messages of the batch one by
+//! one, so that only those on which it panics again fail. If no message succeeds, the part is soon not called any more:
 //! [`PartRestarts`].
 
 use std::sync::Arc;
@@ -31,12 +31,21 @@ pub(super) struct Supervised<T> {
     pub(super) instance: T,
     maker: Arc<Maker<T>>,
     restarts: Arc<PartRestarts>,
+    /// `true` if the instance has panicked and was not replaced, because the budget was exhausted.
+    is_gone: bool,
+    /// `true` if the last call has succeeded.
+    has_succeeded: bool,
+    /// `true` if a panic in a method without an error was found by the call after it. Then only two successive calls
+    /// show that the instance works.
+    needs_two: bool,
 }
 
 impl<T> Supervised<T> {
     /// Creates an instance. `restarts` are those of all instances that do the same work.
     pub(super) fn new(maker: Arc<Maker<T>>, restarts: Arc<PartRestarts>) -> Result<Self> {
-        Ok(Self { instance: (maker.make)()?, maker, restarts })
+        let instance = (maker.make)()?;
+        let (is_gone, has_succeeded, needs_two) = (false, false, false);
+        Ok(Self { instance, maker, restarts, is_gone, has_succeeded, needs_two })
     }
 
     /// Makes a call. After a panic, replaces the instance.
@@ -45,12 +54,21 @@ impl<T> Supervised<T> {
     /// Returns the error of the call, or one of kind panicked if the part is not called any more.
     pub(super) fn call<R>(&mut self, call: impl FnOnce(&mut T) -> Result<R>) -> Result<R> {
         self.restarts.check(&self.maker.part)?;
+        if self.is_gone {
+            self.instance = (self.maker.make)()?;
+            self.is_gone = false;
+        }
         let result = call(&mut self.instance);
         match &result {
-            Ok(_) => self.restarts.succeed(),
+            Ok(_) if self.needs_two && !self.has_succeeded => {}
+            Ok(_) => {
+                self.needs_two = false;
+                self.restarts.succeed();
+            }
             Err(error) if error.kind() == ErrorKind::PANICKED => self.restart(error),
             Err(_) => {}
         }
+        self.has_succeeded = result.is_ok();
         result
     }
 
@@ -58,13 +76,14 @@ impl<T> Supervised<T> {
     fn restart(&mut self, error: &Error) {
         let Maker { connector, part, make, calls, clock } = &*self.maker;
         let part = Part { component: connector, label: part, calls, now: clock.now() };
-        if let Some(instance) = self.restarts.restart(part, error, make) {
-            self.instance = instance;
+        match self.restarts.restart(part, error, make) {
+            Some(instance) => self.instance = instance,
+            None => self.is_gone = self.restarts.is_exhausted(),
         }
     }
 
-    /// Returns whether the messages of a batch have to be passed one by one, after a call for all of them failed, so that
-    /// only those fail that are the cause.
+    /// Returns whether the messages of a batch have to be passed one by one, after a call for all of them failed, so
+    /// that only those fail that are the cause.
     pub(super) fn divides(&self, messages: usize) -> bool {
         messages > 1 && !self.restarts.is_exhausted()
     }
@@ -126,8 +145,8 @@ impl Postprocessor for SupervisedPostprocessor {
     }
 }
 
-/// A preprocessor that is replaced when it panics. The input of the call is rejected as a whole, because the preprocessor
-/// may have processed a part of it.
+/// A preprocessor that is replaced when it panics. The input of the call is rejected as a whole, because the
+/// preprocessor may have processed a part of it.
 pub(super) struct SupervisedPreprocessor {
     supervised: Supervised<Box<dyn Preprocessor>>,
     /// Input of the current call.
@@ -149,6 +168,7 @@ impl SupervisedPreprocessor {
         self.events.extend_from_slice(batch.events());
         let result = self.supervised.call(|it| call(&mut **it, batch));
         if result.as_ref().is_err_and(|error| error.kind() == ErrorKind::PANICKED) {
+            self.supervised.needs_two |= self.events.is_empty();
             batch.set_events(&self.events);
             if batch.validate().is_err() {
                 batch.set_events(&[]);

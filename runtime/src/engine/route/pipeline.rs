@@ -35,9 +35,13 @@ pub(crate) struct Step {
     /// Position and type of the operator, for messages.
     label: Box<str>,
     operator: Box<dyn Operator>,
-    /// Creates another instance of the operator after a panic. `None` if that is not possible, or once the budget of
-    /// restarts is exhausted.
+    /// Creates another instance of the operator after a panic. `None` if that is not possible.
     make: Option<MakeOperator>,
+    /// `true` if the operator has panicked and was not replaced, because the budget was exhausted.
+    is_gone: bool,
+    /// `true` if the last call because of the timer has failed. Then only a call of the timer shows that the operator
+    /// works: an operator that panics in `due` may succeed in each `process`.
+    has_timer_failed: bool,
     /// Restarts after panics, of this instance and of the instances of other tasks.
     restarts: Arc<PartRestarts>,
     /// `true` if the operator is stateless.
@@ -54,6 +58,10 @@ pub(crate) struct Step {
 /// Numbers of events of one operator call. If the operator works correctly, `had` is the sum of `out` and `kept`, and
 /// `unknown` is 0.
 struct Balance {
+    /// Events that were passed to the call.
+    input: usize,
+    /// Events that were created.
+    created: usize,
     /// Events that the operator had: events that were passed to the call, released from the operator's buffer, lost
     /// from this buffer in a panic, or created.
     had: usize,
@@ -87,6 +95,8 @@ impl Step {
             label,
             operator,
             make,
+            is_gone: false,
+            has_timer_failed: false,
             restarts,
             is_stateless,
             ports,
@@ -105,7 +115,11 @@ impl Step {
     /// edits to more than `limit` bytes ([`HostBatch::compact_if_grown`]), and shared buffers, of which an edit would
     /// copy all.
     fn process(&mut self, batch: &mut Batch, limit: &mut usize) -> Result<()> {
-        self.restarts.check(&self.label).inspect_err(|_| self.make = None)?;
+        self.restarts.check(&self.label)?;
+        if let (true, Some(make)) = (self.is_gone, &self.make) {
+            self.operator = make()?;
+            self.is_gone = false;
+        }
         batch.compact_if_grown(limit);
         if !batch.shares_buffers() {
             return self.operator.process(batch, &mut self.output);
@@ -128,10 +142,9 @@ impl Step {
         let Some(make) = &self.make else { return lost };
         let (label, calls, now) = (&*self.label, control.calls(), control.clock().now());
         let part = Part { component: name, label, calls, now };
-        if let Some(operator) = self.restarts.restart(part, error, make) {
-            self.operator = operator;
-        } else if self.restarts.is_exhausted() {
-            self.make = None;
+        match self.restarts.restart(part, error, make) {
+            Some(operator) => self.operator = operator,
+            None => self.is_gone = self.restarts.is_exhausted(),
         }
         lost
     }
@@ -171,13 +184,13 @@ impl Step {
         let Outcome { absorbed, released, unknown, .. } = *outcome;
         let kept = discarded.saturating_add(merged).saturating_add(absorbed);
         let had = input.saturating_add(released).saturating_add(lost).saturating_add(created);
-        Balance { had, out, kept, unknown }
+        Balance { input, created, had, out, kept, unknown }
     }
 
     /// Returns an error if the operator broke its contract in a call: it lost or invented events, sent them to ports
     /// that it does not have, or is stateless and buffered `stuck` events.
     fn broken(&self, balance: &Balance, stuck: usize) -> Option<Error> {
-        let Balance { had, out, kept, unknown } = balance;
+        let Balance { input, created, had, out, kept, unknown } = balance;
         let label = &self.label;
         if stuck > 0 {
             return Some(Error::internal(format_args!(
@@ -192,8 +205,14 @@ impl Step {
         }
         let left = out.saturating_add(*kept);
         if *had != left {
+            // The other events were buffered.
+            let buffered = had.saturating_sub(input.saturating_add(*created));
+            let more = match (buffered, created) {
+                (0, 0) => String::new(),
+                _ => format!(", released {buffered} that it had buffered, created {created},"),
+            };
             return Some(Error::internal(format_args!(
-                "{label} received {had} events and accounts for {left}: leave every event in the batch, or \
+                "{label} received {input} events{more} and accounts for {left}: leave every event in the batch, or \
                  send, reject, discard or absorb it, and add events only with `Buffered::emit`, \
                  `Buffered::emit_events` or `Output::create`"
             )));
@@ -278,7 +297,7 @@ impl Pipeline {
             let count = item.batch.len();
             step.output.begin(step.buffers.number(&item.token));
             let result = step.process(&mut item.batch, &mut limit);
-            if result.is_ok() {
+            if result.is_ok() && !step.has_timer_failed {
                 step.restarts.succeed();
             }
             if result.is_ok() && step.has_passed(count, &item.batch) {
@@ -365,7 +384,8 @@ impl Pipeline {
             drop(item.token.clone());
             // While the operator can still be restarted, this is not recorded as a permanent failure: a source that
             // reads failed events again sends them to the new instance, unless the source has finished.
-            if !has_panicked || step.make.is_none() || (is_replayable && !is_read_again) {
+            let is_final = step.make.is_none() || step.restarts.is_exhausted();
+            if !has_panicked || is_final || (is_replayable && !is_read_again) {
                 fail(name, failed, || error, is_replayable, env.control);
             }
         }
@@ -402,7 +422,14 @@ impl Pipeline {
         }
         step.output.begin(step.buffers.number(&Token::untracked()));
         let result = match call {
-            Call::Time(now) => step.operator.on_time(now, &mut step.output),
+            Call::Time(now) => {
+                let result = step.operator.on_time(now, &mut step.output);
+                step.has_timer_failed = result.is_err();
+                if result.is_ok() {
+                    step.restarts.succeed();
+                }
+                result
+            }
             Call::Drain => {
                 // No event follows, so an operator that panics now is not replaced, and its events fail permanently.
                 step.make = None;
