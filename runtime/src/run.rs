@@ -12,7 +12,7 @@ use crate::{
     renewal,
     watchdog::Watchdog,
 };
-pub use crate::{instance_metrics::InputSize, run_handle::RunHandle};
+pub use crate::{instance_metrics::InputSize, run_handle::RunHandle, watchdog::calls_in_progress};
 
 /// Runs flows that were [checked](Components::check) until all of them have ended, and returns their reports. The
 /// flows have no memory limit; see [`run_within`].
