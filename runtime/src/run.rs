@@ -57,7 +57,7 @@ pub fn run_at(
     let (watchdog, processors) = (Watchdog::start(clock), Processors::default());
     let mut planned = Vec::with_capacity(flows.len());
     for (flow, components) in flows {
-        let (calls, memory) = (watchdog.flow(flow.name()), budget.flow());
+        let (calls, memory) = (watchdog.flow(flow.name()), budget.flow(flow.name()));
         let parts = FlowParts { components, flow, run, calls: &calls, memory: &memory, clock };
         planned.push(engine::Flow::plan(
             flow,

@@ -81,7 +81,7 @@ use self::{
     tracking::stats::FlowCounters,
 };
 pub(crate) use self::{
-    handle::connection::Connection,
+    handle::{connection::Connection, status::MEMORY},
     parts::{ConnectorType, MakePreprocessor, OperatorInstance, Parts},
     processors::Processors,
     retry::part_restarts::{Part, PartRestarts},
@@ -334,6 +334,8 @@ impl FlowHandle {
     }
 
     /// Replaces the instance of a connector by a new one. Returns whether a connector has this name.
+    ///
+    /// Parts of the connector that were given up are called again.
     pub(crate) fn restart(&self, connector: &str) -> bool {
         let Some(handle) = self.control.connector(connector) else { return false };
         self.control.calls().revive(connector);
