@@ -315,7 +315,7 @@ mod tests {
         };
         assert_eq!([at(0, 7), at(4, 8), at(8, 8), at(9, 8), at(20, 8)], [0, 0, 0, 1, 0]);
         assert_eq!([at(21, 9), at(26, 9)], [0, 1], "one function has returned meanwhile");
-        assert_eq!(waits.blocked(Vec::new(), start + Duration::from_secs(60)), []);
+        assert_eq!(waits.blocked(Vec::new(), start + Duration::from_mins(1)), []);
     }
 
     #[test]

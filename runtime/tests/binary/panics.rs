@@ -166,7 +166,7 @@ fn panic_of_a_method_without_error_reaches_the_log() {
         let hostile = format!("{{ type: hostile_preprocessor, config: {{ fault: {fault} }} }}");
         (format!("preprocessors: [{hostile}], codec: string"), "[]".to_owned(), "'null'".to_owned())
     };
-    let operator = format!("[{{ type: hostile_operator, config: {{ fault: due_panics }} }}]");
+    let operator = "[{ type: hostile_operator, config: { fault: due_panics } }]".to_owned();
     let sink = |fault| format!("hostile, codec: string, config: {{ fault: {fault}, times: 1 }}");
     let framed = "file, codec: string, postprocessors: [{ type: hostile_postprocessor, config: { fault: suffix_panics } }], \
                   config: { path: out, mode: write }";

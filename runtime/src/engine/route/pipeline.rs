@@ -37,11 +37,7 @@ pub(crate) struct Step {
     operator: Box<dyn Operator>,
     /// Creates another instance of the operator after a panic. `None` if that is not possible.
     make: Option<MakeOperator>,
-    /// `true` if the operator has panicked and was not replaced, because the budget was exhausted.
-    is_gone: bool,
-    /// `true` if the last call because of the timer has failed. Then only a call of the timer shows that the operator
-    /// works: an operator that panics in `due` may succeed in each `process`.
-    has_timer_failed: bool,
+    health: Health,
     /// Restarts after panics, of this instance and of the instances of other tasks.
     restarts: Arc<PartRestarts>,
     /// `true` if the operator is stateless.
@@ -53,6 +49,17 @@ pub(crate) struct Step {
     output: Output,
     /// `true` once the operator has left a batch with other buffers than the shared ones that it got, as an edit does.
     replaces_buffers: bool,
+}
+
+/// The result of earlier calls of an operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Health {
+    Works,
+    /// The last call because of the timer has failed. Then only a call of the timer shows that the operator works: an
+    /// operator that panics in `due` may succeed in each `process`.
+    TimerFailed,
+    /// The operator has panicked and was not replaced, because the budget was exhausted.
+    Gone,
 }
 
 /// Numbers of events of one operator call. If the operator works correctly, `had` is the sum of `out` and `kept`, and
@@ -95,8 +102,7 @@ impl Step {
             label,
             operator,
             make,
-            is_gone: false,
-            has_timer_failed: false,
+            health: Health::Works,
             restarts,
             is_stateless,
             ports,
@@ -116,9 +122,9 @@ impl Step {
     /// copy all.
     fn process(&mut self, batch: &mut Batch, limit: &mut usize) -> Result<()> {
         self.restarts.check(&self.label)?;
-        if let (true, Some(make)) = (self.is_gone, &self.make) {
+        if let (Health::Gone, Some(make)) = (self.health, &self.make) {
             self.operator = make()?;
-            self.is_gone = false;
+            self.health = Health::Works;
         }
         batch.compact_if_grown(limit);
         if !batch.shares_buffers() {
@@ -144,7 +150,8 @@ impl Step {
         let part = Part { component: name, label, calls, now };
         match self.restarts.restart(part, error, make) {
             Some(operator) => self.operator = operator,
-            None => self.is_gone = self.restarts.is_exhausted(),
+            None if self.restarts.is_exhausted() => self.health = Health::Gone,
+            None => {}
         }
         lost
     }
@@ -297,7 +304,7 @@ impl Pipeline {
             let count = item.batch.len();
             step.output.begin(step.buffers.number(&item.token));
             let result = step.process(&mut item.batch, &mut limit);
-            if result.is_ok() && !step.has_timer_failed {
+            if result.is_ok() && step.health == Health::Works {
                 step.restarts.succeed();
             }
             if result.is_ok() && step.has_passed(count, &item.batch) {
@@ -424,9 +431,11 @@ impl Pipeline {
         let result = match call {
             Call::Time(now) => {
                 let result = step.operator.on_time(now, &mut step.output);
-                step.has_timer_failed = result.is_err();
                 if result.is_ok() {
+                    step.health = Health::Works;
                     step.restarts.succeed();
+                } else {
+                    step.health = Health::TimerFailed;
                 }
                 result
             }
