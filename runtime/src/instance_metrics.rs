@@ -117,7 +117,7 @@ impl OwnMetrics {
 #[cfg(test)]
 mod tests {
     use super::InstanceMetrics;
-    use crate::plugin::{HostContext, MetricKind};
+    use crate::plugin::{HostContext, MetricKind, Number};
 
     #[test]
     fn counter_does_not_decrease_after_its_instance_has_ended() {
@@ -126,7 +126,10 @@ mod tests {
             let host = HostContext::new("http", "", ());
             all.add("flow", "client", &host);
             for (kind, name) in [(MetricKind::Counter, "sent"), (MetricKind::Gauge, "open")] {
-                host.metrics().record(host.metrics().register(kind, name, ""), value);
+                let Number::Of(number) = host.metrics().register(kind, name, "") else {
+                    panic!("the metric was refused")
+                };
+                host.metrics().record(number, value);
             }
             host
         };

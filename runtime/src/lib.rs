@@ -25,4 +25,4 @@ mod watchdog;
 
 // Only this crate and the expansion of the export macro use the kit's private module.
 #[doc(inline)]
-pub use tremor_pdk::__private::{dynamic, linked, parse_size, parse_time};
+pub use tremor_pdk::__private::{dynamic, is_name, linked, parse_size, parse_time};

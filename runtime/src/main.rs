@@ -9,6 +9,8 @@ use clap::Parser;
 fn main() -> ExitCode {
     cli::memory::return_freed_memory();
     let arguments = cli::Arguments::parse();
+    // Parsing ends the process regularly, for example after `--help`.
+    cli::exit::watch();
     let logs = cli::logging::start(arguments.log_format);
     let status = logs.and_then(|()| cli::execute(arguments)).unwrap_or_else(|failure| {
         let status = failure.status();
@@ -16,5 +18,5 @@ fn main() -> ExitCode {
         status
     });
     cli::logging::finish();
-    status
+    cli::exit::returns(status)
 }

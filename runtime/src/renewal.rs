@@ -1,7 +1,14 @@
 //! Renewal of the files to which the configurations of connectors refer, such as tokens. If the contents of such a file
 //! change, its connector gets another instance.
+//!
+//! A thread of its own reads the files, because reading a file of a file system that does not respond may take forever.
 
-use std::{future::pending, path::PathBuf, time::Duration};
+use std::{
+    path::PathBuf,
+    sync::mpsc::{self, RecvTimeoutError, Sender},
+    thread,
+    time::Duration,
+};
 
 use tremor_pdk::Value;
 
@@ -15,35 +22,57 @@ use crate::{
 /// Time between two readings of the files.
 const INTERVAL: Duration = Duration::from_secs(2);
 
+/// The thread that reads the files. It ends when this value is dropped, or after the reading that it is in. The end of
+/// the process does not wait for the thread.
+pub(crate) struct Renewal {
+    /// Dropping the sender ends the thread.
+    _ends: Sender<()>,
+}
+
 /// A connector whose configuration refers to files.
 struct Watched {
     flow: String,
     connector: String,
     config: Config,
     folder: PathBuf,
-    /// The configuration at the last reading.
-    last: Value<'static>,
+    /// The configuration because of which a restart was last requested.
+    requested: Option<Value<'static>>,
     /// `true` if a file could not be read at the last reading.
     is_unreadable: bool,
 }
 
-/// Restarts each connector of `flows` after a change of a file to which its configuration refers. Never ends.
-pub(crate) async fn watch<'f, T>(
+/// Restarts each connector of `flows` after a change of a file to which its configuration refers. Returns `None` if no
+/// configuration refers to a file, or if the clock is simulated.
+pub(crate) fn watch<'f>(
     flows: impl Iterator<Item = &'f Flow>,
     run: &RunHandle,
     clock: &Clock,
-) -> T {
+) -> Option<Renewal> {
     let mut watched: Vec<_> = flows.flat_map(connectors).collect();
-    if watched.is_empty() {
-        return pending().await;
+    if watched.is_empty() || clock.is_simulated() {
+        return None;
     }
-    loop {
-        clock.sleep(INTERVAL).await;
-        for connector in &mut watched {
-            let flow = connector.flow.as_str().into();
-            log::within(&flow, || connector.look(run));
+    let (ends, ended) = mpsc::channel();
+    let run = run.clone();
+    let reads = move || {
+        while ended.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
+            for connector in &mut watched {
+                let flow = connector.flow.as_str().into();
+                log::within(&flow, || {
+                    if connector.has_changed() {
+                        run.restart(&connector.flow, &connector.connector);
+                    }
+                });
+            }
         }
+    };
+    if let Err(error) = thread::Builder::new().name("renewal".to_owned()).spawn(reads) {
+        tracing::warn!(
+            %error,
+            "cannot start the thread that reads files of configurations again: connectors do not notice changes"
+        );
     }
+    Some(Renewal { _ends: ends })
 }
 
 fn connectors(flow: &Flow) -> impl Iterator<Item = Watched> {
@@ -53,25 +82,29 @@ fn connectors(flow: &Flow) -> impl Iterator<Item = Watched> {
         connector: connector.name.value.clone(),
         config: connector.component.config.clone(),
         folder: flow.folder().to_owned(),
-        last: connector.component.config.exact().clone(),
+        requested: None,
         is_unreadable: false,
     })
 }
 
 impl Watched {
-    fn look(&mut self, run: &RunHandle) {
+    /// Returns whether the connector has to restart, because a file has changed since its last instance was created.
+    /// Logs that, and errors.
+    fn has_changed(&mut self) -> bool {
         let component = &*self.connector;
-        match self.config.read_again(&self.folder) {
+        match self.config.current(&self.folder) {
             Ok(now) => {
                 self.is_unreadable = false;
-                if now != self.last {
-                    tracing::info!(
-                        component,
-                        "restarts, because a file to which its configuration refers has changed"
-                    );
-                    self.last = now;
-                    run.restart(&self.flow, component);
+                // The next instance may not have been created yet.
+                if now == self.config.last_read() || self.requested.as_ref() == Some(&now) {
+                    return false;
                 }
+                tracing::info!(
+                    component,
+                    "restarts, because a file to which its configuration refers has changed"
+                );
+                self.requested = Some(now);
+                return true;
             }
             Err(error) if !self.is_unreadable => {
                 self.is_unreadable = true;
@@ -83,5 +116,40 @@ impl Watched {
             }
             Err(_) => {}
         }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::{Watched, connectors};
+    use crate::flow::{self, Environment};
+
+    #[test]
+    fn change_that_an_instance_has_read_is_no_reason_to_restart() {
+        let folder = tempfile::tempdir().unwrap();
+        let [file, path] = ["token", "flow.yaml"].map(|name| folder.path().join(name));
+        let text = "connectors:
+  in: { type: x, config: { token: '${file:token}' } }
+links: []";
+        fs::write(&file, "one").unwrap();
+        fs::write(&path, text).unwrap();
+        let draft = flow::read(&path, &Environment::default()).unwrap();
+        let mut watched: Vec<Watched> = connectors(draft.flow()).collect();
+        let watched = &mut watched[0];
+        let instance = |watched: &Watched| watched.config.read_again(folder.path()).unwrap();
+        assert!(!watched.has_changed());
+        fs::write(&file, "two").unwrap();
+        instance(watched);
+        assert!(!watched.has_changed(), "another restart has created the instance");
+        fs::write(&file, "three").unwrap();
+        assert!(watched.has_changed());
+        assert!(!watched.has_changed(), "the restart was requested");
+        instance(watched);
+        assert!(!watched.has_changed());
+        fs::write(&file, "two").unwrap();
+        assert!(watched.has_changed());
     }
 }

@@ -12,7 +12,7 @@ use crate::{
     renewal,
     watchdog::Watchdog,
 };
-pub use crate::{instance_metrics::InputSize, run_handle::RunHandle};
+pub use crate::{instance_metrics::InputSize, run_handle::RunHandle, watchdog::calls_in_progress};
 
 /// Runs flows that were [checked](Components::check) until all of them have ended, and returns their reports. The
 /// flows have no memory limit; see [`run_within`].
@@ -57,7 +57,7 @@ pub fn run_at(
     let (watchdog, processors) = (Watchdog::start(clock), Processors::default());
     let mut planned = Vec::with_capacity(flows.len());
     for (flow, components) in flows {
-        let (calls, memory) = (watchdog.flow(flow.name()), budget.flow());
+        let (calls, memory) = (watchdog.flow(flow.name()), budget.flow(flow.name()));
         let parts = FlowParts { components, flow, run, calls: &calls, memory: &memory, clock };
         planned.push(engine::Flow::plan(
             flow,
@@ -81,8 +81,8 @@ pub fn run_at(
         })
         .collect();
     let running = executor::all(running);
-    let renewal = renewal::watch(flows.iter().map(|(flow, _)| *flow), run, clock);
-    let beside = executor::first(renewal, engine::waiting::report(handles, clock));
+    let _renewal = renewal::watch(flows.iter().map(|(flow, _)| *flow), run, clock);
+    let beside = engine::waiting::report(handles, clock);
     // This thread awaits the flows, because plugins may block all threads of the executor.
     Ok(executor::block_on(executor::first(running, beside)))
 }

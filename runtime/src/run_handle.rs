@@ -9,7 +9,7 @@ use tremor_pdk::lock;
 
 use crate::clock::Clock;
 use crate::{
-    engine::{self, FlowState, State},
+    engine::{self, Awaited, FlowState, State},
     instance_metrics::{InputSize, InstanceMetrics},
     watchdog::GivenUp,
 };
@@ -73,9 +73,16 @@ impl RunHandle {
     /// Restarts a connector of a running flow immediately. Returns whether the connector exists.
     ///
     /// A new instance replaces the current one. Deliveries that the sink has not acknowledged are repeated. The restart
-    /// does not use up the limit of restarts after failures.
+    /// does not use up the limit of restarts after failures. A codec or a processor that has panicked too often is
+    /// called again.
     pub fn restart(&self, flow: &str, connector: &str) -> bool {
         self.flow(flow).is_some_and(|it| it.restart(connector))
+    }
+
+    /// Lets the operators of a pipeline of a running flow be called again that have panicked too often. Returns whether
+    /// the pipeline exists.
+    pub fn restart_pipeline(&self, flow: &str, pipeline: &str) -> bool {
+        self.flow(flow).is_some_and(|it| it.restart_pipeline(pipeline))
     }
 
     /// Drains one flow while other flows continue. Returns whether the flow exists.
@@ -120,7 +127,8 @@ impl RunHandle {
     }
 
     /// Returns the reasons why a run of `flows` flows is not ready for events. The list is empty once all flows run,
-    /// all their connectors are connected, no pull or delivery is being retried, and all parts are still called.
+    /// all their connectors are connected, no pull or delivery is being retried, no source has waited for memory for
+    /// five seconds, and all parts are still called.
     pub fn awaited(&self, flows: usize) -> Vec<String> {
         let running = self.flows();
         let mut awaited = Vec::new();
@@ -140,7 +148,17 @@ impl RunHandle {
                 let flow = &flow.name;
                 awaited.push(format!("{part} of `{component}` of `{flow}` is not called again"));
             }
-            for engine::Status { connector, state, since, .. } in &flow.connectors {
+            for engine::Status { connector, state, since, waits_for, .. } in &flow.connectors {
+                let lacks = waits_for.iter().find(|it| it.reason == engine::MEMORY);
+                let waited = lacks.map(|it| (it, Clock::default().elapsed(it.since)));
+                if let Some((Awaited { sink, .. }, waited)) =
+                    waited.filter(|(_, waited)| *waited >= engine::waiting::LONG)
+                {
+                    let (flow, seconds) = (&flow.name, waited.as_secs());
+                    awaited.push(format!(
+                        "the source `{connector}` of `{flow}` has waited for {seconds} s for memory that `{sink}` uses"
+                    ));
+                }
                 if !CONNECTED.contains(state) {
                     let (flow, seconds) = (&flow.name, Clock::default().elapsed(*since).as_secs());
                     awaited.push(format!(

@@ -71,7 +71,8 @@ pub mod text {
 /// Creates the metadata record of a plugin crate.
 ///
 /// # Panics
-/// Panics at compile time if two artefacts of one kind have the same name, or if the record would be too long.
+/// Panics at compile time if the name of an artefact is invalid, if two artefacts of one kind have the same name, or if
+/// the record would be too long.
 pub const fn metadata(
     name: &str,
     version: &str,
@@ -92,6 +93,10 @@ pub const fn metadata(
             json = json.raw(",");
         }
         json = json.raw("{\"kind\":").string(artefacts[i].kind);
+        assert!(
+            is_name(artefacts[i].name),
+            "a `NAME` must have ASCII letters, digits, `_`, `-` and `.` only, and must not begin with `-` or `.`"
+        );
         json = json.raw(",\"name\":").string(artefacts[i].name);
         json = json.raw(",\"description\":").string(artefacts[i].description);
         if artefacts[i].stateless {
@@ -119,6 +124,21 @@ pub const fn metadata(
     Record::new(&json.raw("]}"))
 }
 
+/// Returns whether flow files can name a component so: all characters are ASCII letters, digits, `_`, `-` and `.`, and
+/// the first one is none of the last two.
+pub const fn is_name(name: &str) -> bool {
+    let name = name.as_bytes();
+    let mut at = 0;
+    while at < name.len() {
+        let may_be_first = name[at].is_ascii_alphanumeric() || name[at] == b'_';
+        if !may_be_first && (at == 0 || !matches!(name[at], b'-' | b'.')) {
+            return false;
+        }
+        at += 1;
+    }
+    at > 0
+}
+
 /// Exports the components of a crate, which makes its library a plugin.
 ///
 /// Use the macro once in a crate, at the crate root, and list every component by its kind: `sources`, `sinks`,
@@ -141,6 +161,9 @@ pub const fn metadata(
 /// tremor_pdk::export! { sinks: [Devourer] }
 /// # }
 /// ```
+///
+/// The `NAME` of a component has only ASCII letters, digits, `_`, `-` and `.`, and does not begin with one of the last
+/// two; otherwise the crate does not compile.
 ///
 /// Two components of one kind must not have the same name; otherwise the crate does not compile. Sources, sinks and
 /// connectors count as one kind:
@@ -228,4 +251,26 @@ macro_rules! __library {
         pub static TREMOR_PLUGIN_HEADER: $crate::__private::LibHeader =
             $crate::__private::header::<Exported>();
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_name;
+
+    #[test]
+    fn name_of_a_component_has_letters_digits_and_some_marks() {
+        for (name, is_valid) in [
+            ("a", true),
+            ("2fa", true),
+            ("http_client-v1.2", true),
+            ("", false),
+            ("a/b", false),
+            ("a b", false),
+            ("_a", true),
+            ("-a", false),
+            ("ä", false),
+        ] {
+            assert_eq!(is_name(name), is_valid, "{name}");
+        }
+    }
 }

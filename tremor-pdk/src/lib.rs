@@ -202,7 +202,7 @@ pub mod prelude {
 #[doc(hidden)]
 pub mod __private {
     pub use crate::{
-        export::{metadata, text},
+        export::{is_name, metadata, text},
         ffi::{LibHeader, Library, RVec, artefact, header},
         units::parse::{parse_size, parse_time},
     };

@@ -99,12 +99,19 @@ impl Access {
         needs_no_token: bool,
     ) -> Result<(), Problem> {
         let host = header(request, &HOST);
+        // HTTP/1.0 does not require `Host`, and probes of load balancers omit it. A browser always sends it.
+        let hosts = request.headers().get_all(HOST).iter().count();
+        let may_lack = hosts == 0 && request.version() < Version::HTTP_11;
+        // RFC 9112, section 3.2.
+        if hosts != 1 && !may_lack {
+            return Err(Problem::new(
+                StatusCode::BAD_REQUEST,
+                "the request has no `Host`, or several; send one with `localhost` or the address of the API",
+            ));
+        }
         if self.is_loopback {
             let own = |host: &str| host.parse().is_ok_and(|host| is_loopback(&host));
             let target = request.uri().authority().is_none_or(is_loopback);
-            // HTTP/1.0 does not require `Host`, and probes of load balancers omit it. A browser always sends it.
-            let is_old = request.version() < Version::HTTP_11;
-            let may_lack = is_old && !request.headers().contains_key(HOST);
             if !(target && (may_lack || host.is_some_and(own))) {
                 return Err(Problem::new(
                     StatusCode::MISDIRECTED_REQUEST,
@@ -191,9 +198,11 @@ mod tests {
         for host in ["example.org", "localhost.example.org", "10.0.0.1", "[::2]", "", "a b"] {
             assert_eq!(status(&access, &[("host", host)]), 421, "{host}");
         }
-        assert_eq!(status(&access, &[]), 421);
-        assert_eq!(status(&access, &[("host", "localhost"), ("host", "example.org")]), 421);
         assert_eq!(status(&Access::default(), &[("host", "example.org")]), 200);
+        for access in [access, Access::default()] {
+            assert_eq!(status(&access, &[]), 400);
+            assert_eq!(status(&access, &[("host", "localhost"), ("host", "example.org")]), 400);
+        }
     }
 
     /// Load balancers send such requests as probes.
@@ -210,13 +219,13 @@ mod tests {
         };
         let old = Version::HTTP_10;
         assert_eq!(status(old, "/healthz", &[]), 200);
-        assert_eq!(status(Version::HTTP_11, "/healthz", &[]), 421);
+        assert_eq!(status(Version::HTTP_11, "/healthz", &[]), 400);
         assert_eq!(status(old, "http://example.org/healthz", &[]), 421);
         for host in ["example.org", "", "a b"] {
             assert_eq!(status(old, "/healthz", &[("host", host)]), 421, "{host}");
         }
         let twice = [("host", "localhost"), ("host", "example.org")];
-        assert_eq!(status(old, "/healthz", &twice), 421);
+        assert_eq!(status(old, "/healthz", &twice), 400);
         for origin in ["http://example.org", "null", "/", ""] {
             assert_eq!(status(old, "/healthz", &[("origin", origin)]), 403, "{origin}");
         }
@@ -248,14 +257,15 @@ mod tests {
     #[test]
     fn request_without_token_is_rejected() {
         let access = Access { token: Some(Token(TOKEN.to_owned())), is_loopback: false };
-        let with = |value: &str| status(&access, &[("authorization", value)]);
+        let host = ("host", "example.org");
+        let with = |value: &str| status(&access, &[host, ("authorization", value)]);
         assert_eq!(with(&format!("Bearer {TOKEN}")), 200);
         assert_eq!(with(&format!("bearer {TOKEN}")), 200);
         for value in ["", "Bearer", "Bearer ", "Bearer a-token-of-24-characterS", "Basic a", TOKEN]
         {
             assert_eq!(with(value), 401, "{value}");
         }
-        let twice = [("authorization", "Bearer x"), ("authorization", "Bearer y")];
+        let twice = [host, ("authorization", "Bearer x"), ("authorization", "Bearer y")];
         assert_eq!(status(&access, &twice), 401);
     }
 

@@ -85,6 +85,9 @@ struct AwaitedJson {
     sink: String,
     reason: &'static str,
     seconds: f64,
+    /// Memory that the component uses, if the source waits for memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
@@ -165,11 +168,12 @@ impl From<&Status> for ConnectorJson {
 }
 
 impl From<&Awaited> for AwaitedJson {
-    fn from(Awaited { sink, reason, since, error, .. }: &Awaited) -> Self {
+    fn from(Awaited { sink, reason, since, error, bytes, .. }: &Awaited) -> Self {
         Self {
             sink: sink.clone(),
             reason,
             seconds: seconds(Clock::default().elapsed(*since)),
+            bytes: *bytes,
             error: error.clone().map(redact::owned),
         }
     }

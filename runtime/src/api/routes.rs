@@ -19,7 +19,12 @@ use super::{
     tap::Events,
     text,
 };
-use crate::{clock::Clock, engine::FlowStatus, executor, run::RunHandle};
+use crate::{
+    clock::Clock,
+    engine::{FlowStatus, Kind},
+    executor,
+    run::RunHandle,
+};
 
 /// Maximum size of the body of a request, in bytes. A body is read and its content is ignored.
 const BODY: usize = 64 << 10;
@@ -57,6 +62,7 @@ enum Path<'p> {
     Connector(&'p str, &'p str),
     Change(&'p str, &'p str, Change),
     Drain(&'p str),
+    RestartPipeline(&'p str, &'p str),
     Tap(&'p str, &'p str, &'p str),
 }
 
@@ -83,6 +89,9 @@ impl<'p> Path<'p> {
                 Self::Change(flow, connector, change)
             }
             ["v1", "flows", flow, "drain"] => Self::Drain(flow),
+            ["v1", "flows", flow, "pipelines", pipeline, "restart"] => {
+                Self::RestartPipeline(flow, pipeline)
+            }
             ["v1", "flows", flow, "tap", component, port] => Self::Tap(flow, component, port),
             _ => return None,
         })
@@ -90,7 +99,7 @@ impl<'p> Path<'p> {
 
     /// Returns whether requests to the path change the state of flows.
     fn changes(self) -> bool {
-        matches!(self, Self::Change(..) | Self::Drain(..))
+        matches!(self, Self::Change(..) | Self::Drain(..) | Self::RestartPipeline(..))
     }
 
     /// Returns whether the path is a health probe. Probes need no token.
@@ -151,6 +160,7 @@ impl Routes {
                 }
                 Ok(text::json(StatusCode::ACCEPTED, &FlowJson::from(&self.flow(name)?)))
             }
+            Path::RestartPipeline(flow, pipeline) => self.restart_pipeline(flow, pipeline),
             Path::Tap(flow, component, port) => self.tap(flow, component, port),
             Path::Change(flow, connector, change) => {
                 if self.flow(flow)?.state.is_over() {
@@ -181,6 +191,18 @@ impl Routes {
             let names = flow.connectors.iter().map(|connector| connector.connector.as_str());
             missing("connector", name, names)
         })
+    }
+
+    fn restart_pipeline(&self, name: &str, pipeline: &str) -> Answer {
+        let flow = self.flow(name)?;
+        if flow.state.is_over() {
+            return Err(ended(name, "its pipelines can no longer be changed"));
+        }
+        if !self.run.restart_pipeline(name, pipeline) {
+            let pipelines = flow.components.iter().filter(|it| it.kind == Kind::Pipeline);
+            return Err(missing("pipeline", pipeline, pipelines.map(|it| it.name.as_str())));
+        }
+        Ok(text::json(StatusCode::ACCEPTED, &FlowJson::from(&self.flow(name)?)))
     }
 
     /// Returns the events of a port as a stream. If the component has two sides with this port, the stream contains the

@@ -152,6 +152,8 @@ fn foreign_hosts_are_rejected_also_for_probes() {
     let server = server();
     let request = b"GET /healthz HTTP/1.1\r\nhost: example.org\r\nconnection: close\r\n\r\n";
     expect(&exchange(server.address(), request), 421, &["foreign `Host`"]);
+    let request = b"GET /healthz HTTP/1.1\r\nconnection: close\r\n\r\n";
+    expect(&exchange(server.address(), request), 400, &["no `Host`"]);
 }
 
 #[test]

@@ -141,6 +141,11 @@ pub(super) fn warn(problem: &dyn fmt::Display) {
     print(Level::WARN, &format!("warning: {problem}"), Map::new());
 }
 
+/// Writes an error that ends the process.
+pub(super) fn error(problem: &dyn fmt::Display) {
+    print(Level::ERROR, &format!("error: {problem}"), Map::new());
+}
+
 /// Collects the fields of a message.
 pub(super) fn fields<const N: usize>(fields: [(&str, Value); N]) -> Map<String, Value> {
     fields.map(|(key, value)| (key.to_owned(), value)).into_iter().collect()

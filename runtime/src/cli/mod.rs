@@ -5,6 +5,7 @@ mod background;
 mod bench;
 mod check;
 mod closed_output;
+pub(crate) mod exit;
 mod failure;
 mod generate;
 mod keys;

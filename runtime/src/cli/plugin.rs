@@ -10,6 +10,7 @@ use std::{
 };
 
 use serde_json::{Value as Json, json};
+use tremor_runtime::components::shadowed;
 use tremor_runtime::plugin::{ArtefactMetadata, Describer, Error, Library, Registry, SearchPath};
 
 use super::{Failure, PluginArguments, keys, logging, verify};
@@ -65,7 +66,7 @@ fn scan(path: Option<PathBuf>, plugins: &PluginArguments) -> Result<Registry, Fa
         ));
     }
     let (registry, problems) = Registry::scan(&paths);
-    for problem in problems {
+    for problem in problems.into_iter().chain(shadowed(&registry)) {
         logging::warn(&problem);
     }
     failure.or(registry)

@@ -89,6 +89,7 @@ struct Awaited {
     sink: String,
     reason: String,
     seconds: f64,
+    bytes: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -120,11 +121,15 @@ impl Memory {
     }
 
     fn text(&self, flow: &str) -> String {
-        let mebibytes = |bytes: u64| bytes >> 20;
         let limit = self.limit.map_or_else(String::new, |it| format!(" of {} MiB", mebibytes(it)));
         let short = if self.is_short { "; sources wait for memory" } else { "" };
         format!("{flow}: memory {} MiB{limit}{short}", mebibytes(self.taken))
     }
+}
+
+/// Returns a number of bytes in MiB, rounded down.
+fn mebibytes(bytes: u64) -> u64 {
+    bytes >> 20
 }
 
 /// Shows the flows until the user quits. Without a terminal, prints lines until the process ends.
@@ -339,9 +344,13 @@ fn lines(
         }
         for connector in &flow.connectors {
             let Connector { name, state, state_seconds, error, restarts, waits_for } = connector;
-            for Awaited { sink, reason, seconds } in waits_for {
-                let text =
-                    format!("{}/{name}: waits for {sink}, {reason} for {seconds:.0} s", flow.name);
+            for Awaited { sink, reason, seconds, bytes } in waits_for {
+                let uses = bytes
+                    .map_or_else(String::new, |it| format!(" (it uses {} MiB)", mebibytes(it)));
+                let text = format!(
+                    "{}/{name}: waits for {sink}{uses}, {reason} for {seconds:.0} s",
+                    flow.name
+                );
                 lines.push(line(Style::Waiting, text));
             }
             if let Some(error) = error.as_ref().filter(|_| state != "failed") {

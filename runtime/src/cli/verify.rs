@@ -8,6 +8,7 @@ use std::{
 
 use serde_json::json;
 use tremor_runtime::{
+    components::is_built_in,
     plugin::{Configurations, Library, NO_EVENT, UNCONNECTED, Verification, verify},
     redact,
 };
@@ -39,7 +40,8 @@ pub(crate) fn execute(
     plugins: &PluginArguments,
 ) -> Result<(String, Result<(), Failure>), Failure> {
     let configurations = configurations(arguments)?;
-    let verification = verify(&arguments.path, plugins.policy(), &configurations, arguments.limit);
+    let (path, policy, limit) = (&arguments.path, plugins.policy(), arguments.limit);
+    let verification = verify(path, policy, &configurations, limit, is_built_in);
     let counts = Counts::of(&verification);
     let json = arguments.json.then(|| counts.json(&verification));
     let report = json.unwrap_or_else(|| counts.text(&verification));

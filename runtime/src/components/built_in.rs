@@ -94,6 +94,11 @@ impl BuiltIn {
         ALL.iter().find(|it| it.kind() == kind.as_str() && it.name() == name)
     }
 
+    /// Returns whether there is a built-in component with this kind, as in metadata, and this name.
+    pub(super) fn exists(kind: &str, name: &str) -> bool {
+        ALL.iter().any(|it| it.kind() == kind && it.name() == name)
+    }
+
     fn kind(&self) -> &'static str {
         self.component().map_or(Kind::Codec.as_str(), |component| component.kind)
     }

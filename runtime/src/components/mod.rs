@@ -56,7 +56,8 @@ impl Components {
         describer: Describer,
         policy: Policy,
     ) -> (Self, Vec<Problem>) {
-        let (registry, problems) = Registry::scan(paths);
+        let (registry, mut problems) = Registry::scan(paths);
+        problems.extend(shadowed(&registry));
         (Self::new(registry, describer, policy), problems)
     }
 
@@ -220,6 +221,25 @@ impl Components {
             (_, chosen) => Ok(chosen),
         }
     }
+}
+
+/// Returns whether there is a built-in component with this kind, as in metadata, and this name.
+pub fn is_built_in(kind: &str, name: &str) -> bool {
+    BuiltIn::exists(kind, name)
+}
+
+/// Returns a problem for each component of a plugin that flows cannot use, because a built-in one has its name.
+pub fn shadowed(registry: &Registry) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for library in registry.libraries() {
+        let artefacts = library.metadata().artefacts.iter();
+        let shadowed = artefacts.filter(|it| is_built_in(&it.kind, &it.name));
+        problems.extend(shadowed.map(|it| Problem {
+            error: library.shadowed(it),
+            origin: "the plugin path".to_owned(),
+        }));
+    }
+    problems
 }
 
 /// Creates the error of an invalid configuration, with its location in the flow file.

@@ -1,8 +1,8 @@
 //! Supervision of codecs and processors of plugins: a panic costs the messages that caused it.
 //!
-//! An instance that has panicked is replaced. A codec or a postprocessor then gets the messages of the batch one by one,
-//! so that only those on which it panics again fail. If no message of several batches succeeds, the part is not called any
-//! more: [`PartRestarts`].
+//! An instance that has panicked is replaced. A codec or a postprocessor then gets the messages of the batch one by
+//! one, so that only those on which it panics again fail. If no message of several batches succeeds, the part is not
+//! called any more: [`PartRestarts`].
 
 use std::sync::Arc;
 
@@ -31,6 +31,13 @@ pub(super) struct Supervised<T> {
     pub(super) instance: T,
     maker: Arc<Maker<T>>,
     restarts: Arc<PartRestarts>,
+    /// `true` if the instance has panicked and was not replaced, because the budget was exhausted.
+    is_gone: bool,
+    /// `true` if the last call has succeeded.
+    has_succeeded: bool,
+    /// `true` if a panic in a method without an error was found by the call after it. Then only two successive calls
+    /// show that the instance works.
+    needs_two: bool,
     /// Number of panics in a row while the messages of a batch are passed one by one. `None` at other times.
     panics: Option<usize>,
 }
@@ -38,7 +45,9 @@ pub(super) struct Supervised<T> {
 impl<T> Supervised<T> {
     /// Creates an instance. `restarts` are those of all instances that do the same work.
     pub(super) fn new(maker: Arc<Maker<T>>, restarts: Arc<PartRestarts>) -> Result<Self> {
-        Ok(Self { instance: (maker.make)()?, maker, restarts, panics: None })
+        let instance = (maker.make)()?;
+        let (is_gone, has_succeeded, needs_two) = (false, false, false);
+        Ok(Self { instance, maker, restarts, is_gone, has_succeeded, needs_two, panics: None })
     }
 
     /// Makes a call. After a panic, replaces the instance.
@@ -54,15 +63,22 @@ impl<T> Supervised<T> {
                 self.maker.part
             )));
         }
+        if self.is_gone {
+            self.instance = (self.maker.make)()?;
+            self.is_gone = false;
+        }
         let result = call(&mut self.instance);
         match &result {
+            Ok(_) if self.needs_two && !self.has_succeeded => {}
             Ok(_) => {
+                self.needs_two = false;
                 self.restarts.succeed();
                 self.panics = self.panics.map(|_| 0);
             }
             Err(error) if error.kind() == ErrorKind::PANICKED => self.restart(error),
             Err(_) => {}
         }
+        self.has_succeeded = result.is_ok();
         result
     }
 
@@ -83,14 +99,15 @@ impl<T> Supervised<T> {
     fn restart(&mut self, error: &Error) {
         let Maker { connector, part, make, calls, clock } = &*self.maker;
         let part = Part { component: connector, label: part, calls, now: clock.now() };
-        let instance = match &mut self.panics {
-            Some(panics) => {
-                *panics += 1;
-                PartRestarts::replace(part, make)
+        let Some(panics) = &mut self.panics else {
+            match self.restarts.restart(part, error, make) {
+                Some(instance) => self.instance = instance,
+                None => self.is_gone = self.restarts.is_exhausted(),
             }
-            None => self.restarts.restart(part, error, make),
+            return;
         };
-        if let Some(instance) = instance {
+        *panics += 1;
+        if let Some(instance) = PartRestarts::replace(part, make) {
             self.instance = instance;
         }
     }
@@ -175,8 +192,8 @@ impl Postprocessor for SupervisedPostprocessor {
     }
 }
 
-/// A preprocessor that is replaced when it panics. The input of the call is rejected as a whole, because the preprocessor
-/// may have processed a part of it.
+/// A preprocessor that is replaced when it panics. The input of the call is rejected as a whole, because the
+/// preprocessor may have processed a part of it.
 pub(super) struct SupervisedPreprocessor {
     supervised: Supervised<Box<dyn Preprocessor>>,
     /// Input of the current call.
@@ -198,6 +215,7 @@ impl SupervisedPreprocessor {
         self.events.extend_from_slice(batch.events());
         let result = self.supervised.call(|it| call(&mut **it, batch));
         if result.as_ref().is_err_and(|error| error.kind() == ErrorKind::PANICKED) {
+            self.supervised.needs_two |= self.events.is_empty();
             batch.set_events(&self.events);
             if batch.validate().is_err() {
                 batch.set_events(&[]);

@@ -81,7 +81,7 @@ use self::{
     tracking::stats::FlowCounters,
 };
 pub(crate) use self::{
-    handle::connection::Connection,
+    handle::{connection::Connection, status::MEMORY},
     parts::{ConnectorType, MakePreprocessor, OperatorInstance, Parts},
     processors::Processors,
     retry::part_restarts::{PANICS_IN_A_ROW, Part, PartRestarts},
@@ -334,8 +334,23 @@ impl FlowHandle {
     }
 
     /// Replaces the instance of a connector by a new one. Returns whether a connector has this name.
+    ///
+    /// Parts of the connector that were given up are called again.
     pub(crate) fn restart(&self, connector: &str) -> bool {
-        self.control.connector(connector).map(|it| it.restart()).is_some()
+        let Some(handle) = self.control.connector(connector) else { return false };
+        self.control.calls().revive(connector);
+        handle.restart();
+        true
+    }
+
+    /// Lets the operators of a pipeline be called again that were given up. Returns whether a pipeline has this name.
+    pub(crate) fn restart_pipeline(&self, pipeline: &str) -> bool {
+        let components = self.status().components;
+        let exists = components.iter().any(|it| it.kind == Kind::Pipeline && it.name == pipeline);
+        if exists {
+            self.control.calls().revive(pipeline);
+        }
+        exists
     }
 
     /// Resumes a connector that was paused. Returns whether a connector has this name.

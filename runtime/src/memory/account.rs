@@ -20,12 +20,14 @@ pub(crate) struct Account {
     used: AtomicUsize,
     /// Part of `used` that belongs to accepted events, in queues and deliveries, in bytes.
     charged: AtomicUsize,
+    /// Number of refused loans since a loan was last granted.
+    refusals: AtomicUsize,
 }
 
 impl Account {
     pub(super) fn new(component: &str, credit: Arc<Credit>) -> Self {
-        let (used, charged) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Self { component: component.to_owned(), credit, used, charged }
+        let [used, charged, refusals] = [0, 0, 0].map(AtomicUsize::new);
+        Self { component: component.to_owned(), credit, used, charged, refusals }
     }
 
     /// Returns the name of the component in its flow.
@@ -36,6 +38,11 @@ impl Account {
     /// Returns the bytes that the component uses.
     pub(crate) fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of refused loans since a loan was last granted.
+    pub(super) fn refusals(&self) -> usize {
+        self.refusals.load(Ordering::Relaxed)
     }
 
     fn take(&self, bytes: usize) {
@@ -156,7 +163,11 @@ impl Loan {
         let more = self.account.borrowed(used) - self.account.borrowed(before);
         let is_last_of_share = bytes <= BLOCK && before < credit.budget.share();
         if used > ADDRESSES || !(more == 0 || is_last_of_share || credit.may_borrow(more)) {
+            self.account.refusals.fetch_add(1, Ordering::Relaxed);
             return false;
+        }
+        if self.account.refusals() > 0 {
+            self.account.refusals.store(0, Ordering::Relaxed);
         }
         self.lent.fetch_add(bytes, Ordering::Relaxed);
         self.account.take(bytes);

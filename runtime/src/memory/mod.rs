@@ -18,9 +18,10 @@ mod account;
 mod limit;
 
 use std::{
+    cmp::Reverse,
     fmt,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, Weak,
         atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering, fence},
     },
     task::{Context, Poll, Waker},
@@ -32,6 +33,9 @@ pub(crate) use self::account::{Account, Charge, Loan};
 
 /// Unit in which components count memory, in bytes.
 pub(crate) const BLOCK: usize = 64 << 10;
+
+/// Maximum number of components that are named because they use the memory for which a source waits.
+const HOLDERS: usize = 3;
 
 /// Maximum size of a guaranteed share, in bytes: two full queues.
 const MAX_SHARE: usize = 8 << 20;
@@ -52,8 +56,8 @@ struct Budget {
     /// Bytes borrowed from the surplus by all flows. May be negative for a moment if two threads change the value at
     /// the same time.
     borrowed: AtomicIsize,
-    /// Number of flows.
-    flows: AtomicUsize,
+    /// Name and accounts of each flow.
+    flows: Mutex<Vec<(String, Weak<Accounts>)>>,
     /// Number of components of all flows.
     components: AtomicUsize,
     /// `true` if `waiting` may contain wakers.
@@ -71,7 +75,7 @@ impl MemoryBudget {
             surplus: AtomicUsize::new(limit),
             cap: AtomicUsize::new(limit),
             borrowed: AtomicIsize::new(0),
-            flows: AtomicUsize::new(0),
+            flows: Mutex::default(),
             components: AtomicUsize::new(0),
             is_awaited: AtomicBool::new(false),
             waiting: Mutex::default(),
@@ -83,19 +87,20 @@ impl MemoryBudget {
         Self::new(limit::available().map_or(usize::MAX, |bytes| bytes / 2))
     }
 
-    /// Adds a flow.
-    pub(crate) fn flow(&self) -> FlowMemory {
-        self.0.flows.fetch_add(1, Ordering::Relaxed);
+    /// Adds the flow called `name`.
+    pub(crate) fn flow(&self, name: &str) -> FlowMemory {
+        let accounts = Arc::<Accounts>::default();
+        lock(&self.0.flows).push((name.to_owned(), Arc::downgrade(&accounts)));
         let [borrowed, overdrawn] = [0, 0].map(AtomicIsize::new);
         let credit = Credit { budget: self.clone(), borrowed, overdrawn };
-        FlowMemory { credit: Arc::new(credit), accounts: Arc::default() }
+        FlowMemory { credit: Arc::new(credit), accounts }
     }
 
     /// Divides the limit among the components of all flows. Call this after all flows were planned, and before
     /// they take memory.
     pub(crate) fn divide(&self) {
         let Budget { limit, share, surplus, cap, flows, components, .. } = &*self.0;
-        let [flows, components] = [flows, components].map(|count| count.load(Ordering::Relaxed));
+        let (flows, components) = (lock(flows).len(), components.load(Ordering::Relaxed));
         // Shares use at most half of the limit. The other half is for components that need more than their shares.
         let each = (limit / 2 / components.max(1)).min(MAX_SHARE);
         let rest = limit - each * components;
@@ -151,8 +156,11 @@ impl fmt::Debug for MemoryBudget {
 #[derive(Clone, Debug)]
 pub(crate) struct FlowMemory {
     credit: Arc<Credit>,
-    accounts: Arc<Mutex<Vec<Arc<Account>>>>,
+    accounts: Arc<Accounts>,
 }
+
+/// The accounts of the components of one flow.
+type Accounts = Mutex<Vec<Arc<Account>>>;
 
 /// Memory that a flow has borrowed from the surplus.
 #[derive(Debug)]
@@ -202,6 +210,39 @@ impl FlowMemory {
         if self.is_open() { Poll::Ready(()) } else { Poll::Pending }
     }
 
+    /// Returns the components because of which the flow may borrow no more memory, each with the bytes that it uses,
+    /// the largest first and at most [`HOLDERS`]. If other flows have borrowed the surplus, these are components of all
+    /// flows. The name of a component of another flow follows the name of its flow and a slash.
+    pub(crate) fn holders(&self) -> Vec<(String, usize)> {
+        let budget = &self.credit.budget;
+        let is_own = !Credit::has_capacity(&self.credit.borrowed, &budget.0.cap, 1);
+        let mut holders = Vec::new();
+        for (flow, accounts) in &*lock(&budget.0.flows) {
+            let Some(accounts) = accounts.upgrade() else { continue };
+            let is_this = Arc::ptr_eq(&accounts, &self.accounts);
+            if is_own && !is_this {
+                continue;
+            }
+            let accounts = lock(&accounts);
+            holders.extend(accounts.iter().filter(|it| it.used() > budget.share()).map(|it| {
+                let component = it.component();
+                let name =
+                    if is_this { component.to_owned() } else { format!("{flow}/{component}") };
+                (name, it.used())
+            }));
+        }
+        holders.sort_by_key(|(_, bytes)| Reverse(*bytes));
+        holders.truncate(HOLDERS);
+        holders
+    }
+
+    /// Returns the components whose last loan was refused, each with the number of refusals since a loan was granted.
+    pub(crate) fn refusals(&self) -> Vec<(String, usize)> {
+        let accounts = lock(&self.accounts);
+        let refused = accounts.iter().filter(|it| it.refusals() > 0);
+        refused.map(|it| (it.component().to_owned(), it.refusals())).collect()
+    }
+
     /// Returns the memory of each component.
     pub(crate) fn status(&self) -> MemoryStatus {
         let limit = self.credit.budget.0.limit;
@@ -226,11 +267,14 @@ impl Credit {
     /// Returns whether the flow may borrow `bytes` more.
     fn may_borrow(&self, bytes: usize) -> bool {
         let budget = &self.budget.0;
-        let has_capacity = |borrowed: &AtomicIsize, limit: &AtomicUsize| {
-            let borrowed = usize::try_from(borrowed.load(Ordering::Relaxed)).unwrap_or(0);
-            borrowed.saturating_add(bytes) <= limit.load(Ordering::Relaxed)
-        };
-        has_capacity(&self.borrowed, &budget.cap) && has_capacity(&budget.borrowed, &budget.surplus)
+        Self::has_capacity(&self.borrowed, &budget.cap, bytes)
+            && Self::has_capacity(&budget.borrowed, &budget.surplus, bytes)
+    }
+
+    /// Returns whether `bytes` more may be borrowed up to `limit`.
+    fn has_capacity(borrowed: &AtomicIsize, limit: &AtomicUsize, bytes: usize) -> bool {
+        let borrowed = usize::try_from(borrowed.load(Ordering::Relaxed)).unwrap_or(0);
+        borrowed.saturating_add(bytes) <= limit.load(Ordering::Relaxed)
     }
 
     fn overdraw(&self, bytes: usize) {
@@ -256,7 +300,7 @@ impl Credit {
 impl Default for FlowMemory {
     /// Returns the memory of a flow without a limit.
     fn default() -> Self {
-        MemoryBudget::default().flow()
+        MemoryBudget::default().flow("")
     }
 }
 
@@ -284,7 +328,7 @@ mod tests {
     #[test]
     fn overdrawn_flow_waits_until_memory_is_returned() {
         let budget = MemoryBudget::new(16 * BLOCK);
-        let flow = budget.flow();
+        let flow = budget.flow("flow");
         let charge = Charge::new(flow.account("out"));
         budget.divide();
         let wakes = Arc::<Wakes>::default();
@@ -307,7 +351,7 @@ mod tests {
     #[test]
     fn exhausted_surplus_leaves_other_flows_their_shares() {
         let budget = MemoryBudget::new(64 * BLOCK);
-        let (one, two) = (budget.flow(), budget.flow());
+        let (one, two) = (budget.flow("one"), budget.flow("two"));
         let (greedy, modest) = (one.account("greedy"), two.account("modest"));
         budget.divide();
         // Each component has a share of 16 blocks. The common surplus has 32 blocks, of which a flow may borrow 16.
@@ -326,9 +370,26 @@ mod tests {
     }
 
     #[test]
+    fn components_that_use_the_credit_of_a_flow_are_named() {
+        let budget = MemoryBudget::new(64 * BLOCK);
+        let (one, two) = (budget.flow("one"), budget.flow("two"));
+        let (greedy, modest) = (one.account("greedy"), two.account("modest"));
+        budget.divide();
+        let (loan, charge) = (Loan::new(greedy.clone()), Charge::new(modest.clone()));
+        assert!(one.holders().is_empty() && two.holders().is_empty());
+        loan.charge(50 * BLOCK);
+        charge.set(17 * BLOCK);
+        assert_eq!(one.holders(), [("greedy".to_owned(), 50 * BLOCK)]);
+        let both = [("one/greedy".to_owned(), 50 * BLOCK), ("modest".to_owned(), 17 * BLOCK)];
+        assert_eq!(two.holders(), both, "the other flow has borrowed the surplus");
+        charge.set(40 * BLOCK);
+        assert_eq!(two.holders(), [("modest".to_owned(), 40 * BLOCK)]);
+    }
+
+    #[test]
     fn loans_for_incomplete_messages_do_not_stop_pulls() {
         let budget = MemoryBudget::new(64 * BLOCK);
-        let flow = budget.flow();
+        let flow = budget.flow("flow");
         let [input, output] = ["in", "out"].map(|name| flow.account(name));
         budget.divide();
         let (loan, charge) = (Loan::new(input), Charge::new(output));
@@ -349,7 +410,7 @@ mod tests {
     #[test]
     fn loan_larger_than_remaining_credit_is_refused() {
         let budget = MemoryBudget::new(64 * BLOCK);
-        let (one, two) = (budget.flow(), budget.flow());
+        let (one, two) = (budget.flow("one"), budget.flow("two"));
         let (one, two) = (one.account("one"), two.account("two"));
         budget.divide();
         // Each component has a share of 16 blocks, and may borrow 16 of the 32 blocks of the common surplus.
@@ -367,7 +428,7 @@ mod tests {
     #[test]
     fn charged_loan_closes_intake_until_it_is_discharged() {
         let budget = MemoryBudget::new(16 * BLOCK);
-        let flow = budget.flow();
+        let flow = budget.flow("flow");
         let account = flow.account("pipeline");
         budget.divide();
         let loan = Loan::new(account.clone());
@@ -387,7 +448,7 @@ mod tests {
     #[test]
     fn loan_is_refused_beyond_limit_and_returned_on_drop() {
         let budget = MemoryBudget::new(16 * BLOCK);
-        let flow = budget.flow();
+        let flow = budget.flow("flow");
         let account = flow.account("in");
         budget.divide();
         let loan = Loan::new(account.clone());
@@ -407,7 +468,7 @@ mod tests {
 
     #[test]
     fn loan_of_more_than_all_addresses_is_refused() {
-        let account = MemoryBudget::default().flow().account("in");
+        let account = MemoryBudget::default().flow("flow").account("in");
         let loan = Loan::new(account.clone());
         assert!(loan.take(BLOCK) && !loan.take(usize::MAX));
         assert_eq!(account.used(), BLOCK, "nothing overflows");
@@ -415,7 +476,7 @@ mod tests {
 
     #[test]
     fn small_changes_keep_their_block() {
-        let account = MemoryBudget::default().flow().account("out");
+        let account = MemoryBudget::default().flow("flow").account("out");
         let charge = Charge::new(account.clone());
         for bytes in [1, 0, BLOCK, 0] {
             charge.set(bytes);

@@ -1,9 +1,14 @@
 //! Checks of a library before it is opened: which users could change it, and whether its metadata fits this host.
 
 use serde::{Deserialize, Serialize};
-use tremor_abi::{metadata, module::ArtefactKind, version::AbiVersion};
+use tremor_abi::{
+    metadata::{self, ArtefactMetadata},
+    module::ArtefactKind,
+    version::AbiVersion,
+};
 
 use super::{Error, ErrorKind, Library};
+use crate::is_name;
 
 /// Libraries that a host accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,6 +83,39 @@ impl Library {
             )
             .expected(KINDS.map(ArtefactKind::as_str).join(", "))),
         }
+    }
+
+    /// Checks that flow files can name all components of the library. `is_built_in` returns whether there is a built-in
+    /// component with a kind and a name.
+    ///
+    /// # Errors
+    /// Kinds [`BadMetadata`](ErrorKind::BadMetadata) and [`NameTaken`](ErrorKind::NameTaken).
+    pub(super) fn check_names(
+        &self,
+        is_built_in: impl Fn(&str, &str) -> bool,
+    ) -> Result<(), Error> {
+        for artefact in &self.metadata().artefacts {
+            let ArtefactMetadata { kind, name, .. } = artefact;
+            if !is_name(name) {
+                let message = format!("its {kind} has the invalid name `{name}`");
+                return Err(Error::new(ErrorKind::BadMetadata, self.path(), message).expected(
+                    "ASCII letters, digits, `_`, `-` and `.`, not beginning with `-` or `.`",
+                ));
+            }
+            if is_built_in(kind, name) {
+                return Err(self.shadowed(artefact));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the error of a component that flows cannot use, because a built-in one has its name.
+    pub(crate) fn shadowed(&self, artefact: &ArtefactMetadata) -> Error {
+        let ArtefactMetadata { kind, name, .. } = artefact;
+        let message = format!(
+            "its {kind} `{name}` is never used, because tremor has a built-in {kind} `{name}`"
+        );
+        Error::new(ErrorKind::NameTaken, self.path(), message).help("give it another `NAME`")
     }
 
     fn other_abi(&self, plugin: AbiVersion, host: AbiVersion) -> Error {

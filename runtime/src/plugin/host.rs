@@ -18,7 +18,6 @@ use abi_stable::{
     std_types::{RBox, RResult, RStr, RString},
 };
 use async_ffi::{FfiContext, FfiFuture, FfiPoll};
-use tracing::Level;
 use tremor_abi::{
     connector::CallResult,
     host::{
@@ -31,10 +30,11 @@ use tremor_pdk::{Error, ErrorKind, lock, testing::TestHost};
 use super::{
     contain::{Contained, contain},
     jobs::Jobs,
-    metrics::{MetricKind, Metrics},
+    log_lines::{is_enabled, write_log},
+    metrics::{MOST, MetricKind, Metrics, Number},
     services::HostServices,
 };
-use crate::{descriptors, executor, log as log_flow};
+use crate::{descriptors, executor};
 
 /// Context of one component instance in the host.
 pub struct HostContext {
@@ -102,12 +102,27 @@ impl HostContext {
     /// Registers a metric. The help text of the gauge of a problem is the description of the problem, which may contain
     /// secrets, so the metric has another help text.
     fn register(&self, kind: MetricKind, name: &str, help: &str) -> u32 {
-        let Some(problem) = name.strip_prefix(abi::PROBLEM).filter(|_| kind == MetricKind::Gauge)
-        else {
-            return self.metrics.register(kind, name, help);
+        let problem = name.strip_prefix(abi::PROBLEM).filter(|_| kind == MetricKind::Gauge);
+        let shown = problem.map_or(help, |_| "1 while the component has this problem.");
+        let number = match self.metrics.register(kind, name, shown) {
+            Number::Of(number) => number,
+            Number::Refused { is_first } => {
+                if is_first && self.misused.is_none() {
+                    self.write_log(
+                        abi::LogLevel::ERROR,
+                        &format!(
+                            "the plugin registered more than {MOST} metrics; `{name}` and further ones are not \
+                             recorded; a plugin must not have a metric for each event, peer or file"
+                        ),
+                    );
+                }
+                // Values of an unknown metric are ignored.
+                return u32::MAX;
+            }
         };
-        let number = self.metrics.register(kind, name, "1 while the component has this problem.");
-        lock(&self.problems).insert(number, (problem.to_owned(), help.to_owned()));
+        if let Some(problem) = problem {
+            lock(&self.problems).insert(number, (problem.to_owned(), help.to_owned()));
+        }
         number
     }
 
@@ -435,42 +450,4 @@ unsafe extern "C" fn inherited_descriptor_limit(_context: *const ()) -> u64 {
 unsafe extern "C" fn is_draining(context: *const ()) -> bool {
     // SAFETY: a live handle's context.
     unsafe { with(context, |context| context.services.is_draining()) }
-}
-
-/// Expands an expression once for each level, because tracing requires the level to be a constant.
-macro_rules! at_level {
-    ($level:expr, $constant:ident => $does:expr) => {{
-        macro_rules! at {
-            ($name:ident) => {{
-                const $constant: Level = Level::$name;
-                $does
-            }};
-        }
-        match $level {
-            abi::LogLevel::ERROR => at!(ERROR),
-            abi::LogLevel::WARN => at!(WARN),
-            abi::LogLevel::DEBUG => at!(DEBUG),
-            abi::LogLevel::TRACE => at!(TRACE),
-            // Unknown levels are logged as information.
-            _ => at!(INFO),
-        }
-    }};
-}
-
-fn is_enabled(level: abi::LogLevel) -> bool {
-    at_level!(level, LEVEL => tracing::enabled!(target: "tremor::plugin", LEVEL))
-}
-
-/// Logs a line of a component, with the name of its flow if there is one.
-fn write_log(flow: Option<&Arc<str>>, component: &str, level: abi::LogLevel, message: &str) {
-    match flow {
-        Some(flow) => log_flow::within(flow, || write_line(component, level, message)),
-        None => write_line(component, level, message),
-    }
-}
-
-fn write_line(component: &str, level: abi::LogLevel, message: &str) {
-    at_level!(level, LEVEL => {
-        tracing::event!(target: "tremor::plugin", LEVEL, component, "{message}");
-    });
 }

@@ -25,6 +25,8 @@ struct State {
     running: usize,
     /// Jobs that have not started, the oldest first. The oldest job starts when a running job ends.
     waiting: VecDeque<Job>,
+    /// Number of jobs that have ended.
+    ended: u64,
 }
 
 impl Jobs {
@@ -45,12 +47,19 @@ impl Jobs {
         loop {
             job.run();
             let mut state = lock(&self.0);
+            state.ended += 1;
             let Some(next) = state.waiting.pop_front() else {
                 state.running -= 1;
                 return;
             };
             job = next;
         }
+    }
+
+    /// Returns the number of jobs that have not started, and the number of those that have ended.
+    pub(crate) fn progress(&self) -> (usize, u64) {
+        let state = lock(&self.0);
+        (state.waiting.len(), state.ended)
     }
 
     /// Drops the jobs that have not started, because the instance that wanted their results is being replaced.

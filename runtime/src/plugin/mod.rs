@@ -41,6 +41,7 @@ mod jobs;
 mod layout;
 mod library;
 mod load;
+mod log_lines;
 mod metrics;
 mod open;
 mod program;
@@ -51,6 +52,8 @@ mod verify;
 
 pub(crate) use self::describe::Question;
 pub(crate) use self::jobs::Jobs;
+#[cfg(test)]
+pub(crate) use self::metrics::Number;
 pub use self::{
     access::Objection,
     check::Policy,

@@ -1,6 +1,26 @@
-//! The path of this program, which is also started as a child process to run the code of plugins in isolation.
+//! This program, which is also started as a child process to run the code of plugins in isolation.
 
 use std::{env, ffi::OsString, io, path::PathBuf};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::{Signal, set_parent_process_death_signal},
+};
+
+/// Makes the system kill this process when its parent ends, for example because of a signal. Otherwise a child in which
+/// a plugin hangs would stay, because only its parent has the time limit. Returns `false` if the parent has ended
+/// already.
+///
+/// Call this first in a child, before any code of a plugin.
+pub(super) fn end_with_parent() -> bool {
+    // If the system does not support this, the child ends at the limit, unless its parent ends before.
+    _ = set_parent_process_death_signal(Some(Signal::KILL));
+    // Only the parent has the other end of standard output, which it closes when it ends.
+    let stdout = io::stdout();
+    let mut polled = [PollFd::new(&stdout, PollFlags::OUT)];
+    let is_known = poll(&mut polled, Some(&Timespec::default())).is_ok();
+    !is_known || !polled[0].revents().contains(PollFlags::ERR)
+}
 
 /// Returns the path of this program.
 ///

@@ -9,10 +9,14 @@ use super::{
 use crate::log;
 
 /// Kind of a finding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The thread has been in the same poll of the call for this time.
     Blocks(Duration),
+    /// The turn has lasted for this time. Meanwhile this call into a plugin was made, maybe one of many.
+    Calls(Duration, String),
+    /// The call is unanswered, and has been polled again and again for this time.
+    Busy(Duration),
     /// The call has been unanswered for this time.
     Unanswered(Duration),
     /// The delivery has been unanswered for this time since a flush returned.
@@ -55,6 +59,16 @@ impl Finding {
                 "one poll of a task of the runtime blocks its thread, so other tasks wait; this \
                  is a fault of the runtime, or the machine has no processor time left"
             ),
+            Verdict::Calls(lasts, made) => tracing::warn!(
+                %component, %call, ?lasts, %made,
+                "one poll of a task of the runtime blocks its thread, so other tasks wait; calls into plugins such as \
+                 `made` were made meanwhile, which are slow or many, or the machine has no processor time left"
+            ),
+            Verdict::Busy(lasts) => tracing::warn!(
+                %component, %call, ?lasts,
+                "the future of a call into the plugin wakes itself without end, which keeps a processor busy; it has \
+                 to wake its task only when it can make progress"
+            ),
             Verdict::Over(lasted) if record.is_of_runtime() => {
                 tracing::info!(
                     %component, %call, ?lasted,
@@ -96,6 +110,12 @@ pub(super) fn log_crowded(wanted: usize, replaced: usize) {
         "calls of plugins block more threads than the executor can replace, so other flows may \
          stop; the limit is four times TREMOR_THREADS (by default the number of processors)"
     );
+}
+
+/// Returns the component and its current call, if a thread is in a call into the plugin.
+pub(super) fn entered(record: &Record) -> Option<(&str, String)> {
+    let state = record.state().filter(|state| state.inside && state.call != Call::Turn)?;
+    Some((&record.component, Named(record, state.call).to_string()))
 }
 
 /// Returns the component and a description of its current call, if the call may delay others: it blocks its thread, or

@@ -20,7 +20,7 @@ mod word;
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, Weak,
         mpsc::{self, RecvTimeoutError},
     },
     thread,
@@ -60,14 +60,17 @@ pub(crate) struct Limits {
     pub(crate) blocked: u32,
     /// Samples after which an unanswered call is reported.
     pub(crate) unanswered: u32,
+    /// Samples after which a call is reported that is polled in vain again and again.
+    pub(crate) busy: u32,
     /// Samples after which a delivery is reported that is unanswered although a flush has returned since.
     pub(crate) flushed: u32,
 }
 
 impl Default for Limits {
-    /// Returns limits of 100 ms for `replaced`, 1 s for `blocked`, 30 s for `unanswered` and 1 s for `flushed`.
+    /// Returns limits of 100 ms for `replaced`, 1 s for `blocked`, 30 s for `unanswered`, 1 s for `busy` and 1 s for
+    /// `flushed`.
     fn default() -> Self {
-        Self { replaced: 2, blocked: 20, unanswered: 600, flushed: 20 }
+        Self { replaced: 2, blocked: 20, unanswered: 600, busy: 20, flushed: 20 }
     }
 }
 
@@ -101,11 +104,12 @@ pub(crate) struct Calls {
     /// Limits by component. A call that blocks its thread for longer than the limit is considered to hang.
     hangs: Mutex<Vec<(Box<str>, Limit)>>,
     long_turns: Mutex<LongTurns>,
-    given_up: Mutex<Vec<GivenUp>>,
+    blocking: Mutex<Vec<(Box<str>, Progress)>>,
+    given_up: Mutex<Vec<(GivenUp, Revive)>>,
 }
 
-/// A part of a component that has panicked too often, and is not called again: an operator of a pipeline, or the codec or
-/// a processor of a connector. Its events fail.
+/// A part of a component that has panicked too often, and is not called again: an operator of a pipeline, or the codec
+/// or a processor of a connector. Its events fail.
 #[derive(Clone, Debug)]
 pub struct GivenUp {
     /// Name of the connector or the pipeline.
@@ -115,6 +119,13 @@ pub struct GivenUp {
     /// Error of the last panic.
     pub error: Error,
 }
+
+/// Function that returns the number of blocking functions of a component that wait for a thread, and the number of
+/// those that have returned.
+type Progress = Box<dyn Fn() -> (usize, u64) + Send + Sync>;
+
+/// Function after which a part is called again.
+type Revive = Box<dyn Fn() + Send + Sync>;
 
 /// Numbers of turns that took at least 100 ms, by component and task.
 pub(crate) type LongTurns = BTreeMap<(Box<str>, Box<str>), u64>;
@@ -161,15 +172,39 @@ impl Calls {
         found.map(|(_, limit)| limit.clone())
     }
 
-    /// Records that `part` of a component is not called again.
-    pub(crate) fn give_up(&self, component: &str, part: &str, error: &Error) {
+    /// Adds the blocking functions of a component.
+    pub(crate) fn add_blocking(&self, component: &str, progress: Progress) {
+        lock(&self.blocking).push((component.into(), progress));
+    }
+
+    /// Returns the components with blocking functions that wait for a thread, each with the position of these functions
+    /// in the flow, the number of those that wait, and the number of those that have returned.
+    pub(crate) fn blocking(&self) -> Vec<(usize, Box<str>, usize, u64)> {
+        let all = lock(&self.blocking);
+        let with_progress = all.iter().enumerate().map(|(at, (component, progress))| {
+            let (waiting, ended) = progress();
+            (at, component.clone(), waiting, ended)
+        });
+        with_progress.filter(|(_, _, waiting, _)| *waiting > 0).collect()
+    }
+
+    /// Records that `part` of a component is not called again, unless `revive` is called.
+    pub(crate) fn give_up(&self, component: &str, part: &str, error: &Error, revive: Revive) {
         let (component, part, error) = (component.into(), part.into(), error.clone());
-        lock(&self.given_up).push(GivenUp { component, part, error });
+        lock(&self.given_up).push((GivenUp { component, part, error }, revive));
     }
 
     /// Returns the parts that are not called again.
     pub(crate) fn given_up(&self) -> Vec<GivenUp> {
-        lock(&self.given_up).clone()
+        lock(&self.given_up).iter().map(|(given_up, _)| given_up.clone()).collect()
+    }
+
+    /// Lets the parts of `component` be called again that were given up.
+    pub(crate) fn revive(&self, component: &str) {
+        let is_of = |(it, _): &mut (GivenUp, Revive)| &*it.component == component;
+        // The lock is not held during the calls, because a part that is given up holds its own lock meanwhile.
+        let revived: Vec<_> = lock(&self.given_up).extract_if(.., is_of).collect();
+        revived.iter().for_each(|(_, revive)| revive());
     }
 
     /// Returns the numbers of long turns so far.
@@ -181,6 +216,15 @@ impl Calls {
     fn count_long_turn(&self, record: &Record) {
         let task = record.part.clone().unwrap_or_default();
         *lock(&self.long_turns).entry((record.component.clone(), task)).or_default() += 1;
+    }
+
+    /// Describes the calls into plugins in which threads are now.
+    fn in_progress(&self) -> Vec<String> {
+        let records = lock(&self.records);
+        let named = records.known.iter().filter_map(|known| findings::entered(&known.record));
+        named
+            .map(|(component, call)| format!("`{component}` of flow `{}`: {call}", self.flow))
+            .collect()
     }
 
     /// Returns the components that delay the flow, each with a description of its current call.
@@ -202,6 +246,16 @@ impl std::fmt::Debug for Calls {
 /// Records of all flows of a run.
 type Flows = Mutex<Vec<Arc<Calls>>>;
 
+/// Records of the runs of this process, for [`calls_in_progress`].
+static RUNS: Mutex<Vec<Weak<Flows>>> = Mutex::new(Vec::new());
+
+/// Describes the calls into plugins in which threads of this process are now.
+pub fn calls_in_progress() -> Vec<String> {
+    let runs: Vec<_> = lock(&RUNS).iter().filter_map(Weak::upgrade).collect();
+    let flows = runs.iter().flat_map(|flows| lock(flows).clone());
+    flows.flat_map(|calls| calls.in_progress()).collect()
+}
+
 /// Watchdog of the flows of a run. It stops when the value is dropped.
 pub(crate) struct Watchdog {
     flows: Arc<Flows>,
@@ -213,6 +267,10 @@ impl Watchdog {
     /// Starts the thread of the watchdog, unless the clock is simulated: calls take no simulated time, so none is late.
     pub(crate) fn start(clock: &Clock) -> Self {
         let flows = Arc::<Flows>::default();
+        let mut runs = lock(&RUNS);
+        runs.retain(|run| run.strong_count() > 0);
+        runs.push(Arc::downgrade(&flows));
+        drop(runs);
         let (ends, ended) = mpsc::channel();
         if clock.is_simulated() {
             return Self { flows, _ends: ends };

@@ -26,6 +26,9 @@ const CALL_AT: u32 = 2;
 /// Bits that contain the number of polls, so that two polls of a call differ. The number wraps.
 const POLLS: u64 = 0x00ff_ffff << POLLS_AT;
 const POLLS_AT: u32 = 8;
+/// Number of polls of an unanswered call within one sample from which the call counts as busy: 10,000 a second. A call
+/// that transfers data is answered long before that many polls.
+const BUSY: u64 = 500;
 /// Position of the number of calls, which makes two calls differ. The number wraps.
 const CALLS_AT: u32 = 32;
 
@@ -94,6 +97,11 @@ impl Call {
         !matches!(self, Self::Pull | Self::Task | Self::Turn)
     }
 
+    /// Returns whether many polls without an answer are normal, because the call may have much to do.
+    pub(super) const fn may_be_busy(self) -> bool {
+        matches!(self, Self::Task | Self::Turn)
+    }
+
     /// Returns whether the instance exists before and after the call. If another call takes too long, replacing the
     /// instance does not help.
     pub(super) const fn is_within_life(self) -> bool {
@@ -132,6 +140,11 @@ pub(super) struct Seen {
     pub(super) returned: Option<(Call, u32)>,
     /// Number of consecutive samples, after the first, in which the same call was unanswered.
     pub(super) open: u32,
+    /// Number of samples in which the same call was polled at least [`BUSY`] times, less the number of other samples.
+    /// The thread of a busy call may have no processor for a while.
+    pub(super) busy: u32,
+    /// `true` if a thread was in the call since the sample before.
+    pub(super) was_entered: bool,
     /// `true` if the current call was reported.
     pub(super) reported: bool,
 }
@@ -229,6 +242,12 @@ impl Record {
         State::of(self.word.load(Ordering::Relaxed))
     }
 
+    /// Returns the last call, even if it was answered. Returns `None` before the first call.
+    pub(super) fn last_call(&self) -> Option<Call> {
+        let word = self.word.load(Ordering::Relaxed);
+        State::of(word | OPEN).map(|state| state.call).filter(|_| word != 0)
+    }
+
     /// Samples the record. If a call that was reported has ended since, returns the call and the number of samples that
     /// it took.
     pub(super) fn sample(&self, seen: &mut Seen) -> Option<(Call, u32)> {
@@ -236,6 +255,7 @@ impl Record {
         let last = std::mem::replace(&mut seen.word, word);
         let before = std::mem::take(&mut seen.blocked);
         seen.returned = None;
+        seen.was_entered = word != last || word & INSIDE != 0;
         if word & INSIDE != 0 && word == last {
             seen.blocked = before.saturating_add(1);
         } else if before > 0 {
@@ -244,8 +264,13 @@ impl Record {
         let is_same = word >> CALLS_AT == last >> CALLS_AT && word & last & OPEN != 0;
         if is_same {
             seen.open = seen.open.saturating_add(1);
+            let polls = (word & POLLS).wrapping_sub(last & POLLS) & POLLS;
+            let is_busy = polls >> POLLS_AT >= BUSY;
+            seen.busy =
+                if is_busy { seen.busy.saturating_add(1) } else { seen.busy.saturating_sub(1) };
             return None;
         }
+        seen.busy = 0;
         let lasted = std::mem::take(&mut seen.open);
         let was_reported = std::mem::take(&mut seen.reported);
         State::of(last).filter(|_| was_reported).map(|state| (state.call, lasted))

@@ -121,7 +121,11 @@ impl Sampler {
         }
         seen.reported = true;
         let (flow, record, call) = (calls.flow.clone(), record.clone(), Call::Turn);
-        Some(Finding { flow, record, call, verdict: Verdict::Blocks(lasted(samples)) })
+        let verdict = match &blocked.entered {
+            Some(made) => Verdict::Calls(lasted(samples), made.clone()),
+            None => Verdict::Blocks(lasted(samples)),
+        };
+        Some(Finding { flow, record, call, verdict })
     }
 
     /// Returns the verdict on an unfinished call into a plugin, once for each call, or `None` if there is nothing to
@@ -132,6 +136,8 @@ impl Sampler {
         }
         let verdict = if seen.blocked >= self.limits.blocked {
             Verdict::Blocks(lasted(seen.blocked))
+        } else if seen.busy >= self.limits.busy && !state.call.may_be_busy() {
+            Verdict::Busy(lasted(seen.busy))
         } else if seen.open >= self.limits.flushed && state.call == Call::Flushed {
             Verdict::Flushed(lasted(seen.open))
         } else if seen.open >= self.limits.unanswered && state.call.is_to_be_answered() {
@@ -183,11 +189,17 @@ struct Blocked {
     has_call: bool,
     /// Long turns, each with its number of samples.
     turns: Vec<(Arc<Record>, u32)>,
+    /// Description of a call into a plugin, other than a task, in which a thread is now or was since the sample before.
+    entered: Option<String>,
 }
 
 impl Blocked {
     /// Adds a record. A thread counts as blocked for long after `long` samples.
     fn add(&mut self, record: &Arc<Record>, seen: &Seen, long: u32) {
+        let entered = record.last_call().filter(|_| seen.was_entered && self.entered.is_none());
+        if let Some(call) = entered.filter(|call| !matches!(call, Call::Turn | Call::Task)) {
+            self.entered = Some(format!("{} of `{}`", Named(record, call), record.component));
+        }
         let Some(state) = record.state().filter(|_| seen.blocked > 0) else { return };
         let is_long = seen.blocked >= long;
         match state.call {

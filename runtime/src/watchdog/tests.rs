@@ -267,6 +267,40 @@ fn call_that_blocks_a_turn_is_reported_without_the_turn() {
 }
 
 #[test]
+fn turn_of_many_calls_is_no_fault_of_the_runtime() {
+    let (mut sampler, calls) = watched();
+    let operator = calls.watch("main", Some("operator `slow`"));
+    turn(&calls, || {
+        let replaced = Limits::default().replaced;
+        let mut found = Vec::new();
+        for _ in 0..=replaced {
+            operator.call(Call::Process, || ());
+            found.extend(sample(&mut sampler, 1));
+        }
+        let made = "operator `slow`: process of `main`".to_owned();
+        let calls = Verdict::Calls(lasted(replaced), made);
+        assert_eq!(found, [(1, "input".to_owned(), Call::Turn, calls)]);
+    });
+}
+
+#[test]
+fn call_that_is_polled_again_and_again_is_reported_once() {
+    let (mut sampler, calls) = watched();
+    let mut source = connected(&mut *connector(&calls)).source.unwrap();
+    let mut pull = |polls: usize| {
+        let mut context = Context::from_waker(Waker::noop());
+        (0..polls).for_each(|_| {
+            assert!(source.poll_pull(&mut context, &mut Batch::new()).is_pending());
+        });
+        sample(&mut sampler, 1)
+    };
+    assert!((0..100).all(|_| pull(20).is_empty()), "a pull may be woken");
+    let found: Vec<_> = (0..100).flat_map(|_| pull(1_000)).collect();
+    let busy = Verdict::Busy(lasted(Limits::default().busy));
+    assert_eq!(found, [(1, "output".to_owned(), Call::Pull, busy)]);
+}
+
+#[test]
 fn sink_run_within_the_turn_of_a_source_is_named() {
     let (mut sampler, calls) = watched();
     turn(&calls, || {

@@ -228,7 +228,11 @@ fn events_buffered_by_failing_operator_fail() {
     // buffered.
     for (messages, count, why) in [
         ("{ messages: ['\"keep\"'] }, { messages: ['\"panic\"'] }, { failed: 2 }", 2, "told to"),
-        ("{ messages: ['\"double\"'] }, { failed: 1 }", 1, "received 1 events and accounts for 2"),
+        (
+            "{ messages: ['\"double\"'] }, { failed: 1 }",
+            1,
+            "received 0 events, released 1 that it had buffered, created 0, and accounts for 2",
+        ),
     ] {
         let (scene, run) = through(messages, "mischief", "");
         run.expect(1, &["flow `flow` failed", "`main`", why]);

@@ -85,7 +85,7 @@ fn preprocessor_with_endless_more_is_named_and_restarted() {
   output: { type: stdio, codec: string, postprocessors: [lines] }
 links: [input -> output]";
     let run = Scene::new(text).write("in", b"before\nmore\nafter\n").run();
-    let named = "output nothing; it is restarted without that input preprocessor=\"mischief\"";
+    let named = "output nothing; it is restarted without that input component=\"input\" preprocessor=\"mischief\"";
     run.expect(0, &[named, "3 events in, 2 out", "1 failed"]);
     assert_eq!(run.stdout, "before\nafter\n");
 }

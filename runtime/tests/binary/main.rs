@@ -49,6 +49,7 @@ mod operators;
 mod panics;
 mod pipes;
 mod plugin_codecs;
+mod plugin_faults;
 mod plugin_files;
 mod positions;
 mod problems;

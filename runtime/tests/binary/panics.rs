@@ -1,7 +1,7 @@
-//! Tests of codecs and processors that panic or write too much. This costs the messages that are the cause, and is never
-//! the end of the component unless nothing else succeeds.
+//! Tests of codecs and processors that panic or write too much. This costs the messages that are the cause, and is
+//! never the end of the component unless nothing else succeeds.
 
-use std::process::Command;
+use std::{fs::OpenOptions, io::Write, process::Command};
 
 use serde_json::Value;
 
@@ -207,5 +207,127 @@ links: [input -> main -> output]"
         );
         let run = Scene::new(&flow).write("in", b"one\n").run();
         run.expect(1, &["error: flow `flow` failed: pipeline `main`: ", says, "1 failed"]);
+    }
+}
+
+/// These methods return no error. The error of a panic is that of the next call, and not of another fault.
+#[test]
+fn panic_of_a_method_without_error_reaches_the_log() {
+    let source = "preprocessors: [lines], codec: string";
+    let preprocessor = |fault| {
+        let hostile = format!("{{ type: hostile_preprocessor, config: {{ fault: {fault} }} }}");
+        (format!("preprocessors: [{hostile}], codec: string"), "[]".to_owned(), "'null'".to_owned())
+    };
+    let operator = "[{ type: hostile_operator, config: { fault: due_panics } }]".to_owned();
+    let sink = |fault| format!("hostile, codec: string, config: {{ fault: {fault}, times: 1 }}");
+    let framed = "file, codec: string, postprocessors: [{ type: hostile_postprocessor, config: { fault: suffix_panics } }], \
+                  config: { path: out, mode: write }";
+    for (method, (source, operators, sink)) in [
+        ("due", (source.to_owned(), operator, "'null'".to_owned())),
+        ("demand", (source.to_owned(), "[]".to_owned(), sink("demand_panic"))),
+        ("on_grant", (source.to_owned(), "[]".to_owned(), sink("grant_panic"))),
+        ("suffix", (source.to_owned(), "[]".to_owned(), framed.to_owned())),
+        ("has_more", preprocessor("has_more_panics")),
+        ("buffers", preprocessor("buffers_panics")),
+        ("streams", preprocessor("streams_panics")),
+        ("due", preprocessor("due_panics")),
+    ] {
+        let flow = format!(
+            "connectors:
+  input: {{ type: file, {source}, config: {{ path: in, mode: read, checkpoint: at, message_end: \"\\n\" }} }}
+  output: {{ type: {sink} }}
+  dead: {{ type: 'null' }}
+pipelines: {{ main: {{ operators: {operators} }} }}
+links: [input -> main, main -> output, input/err -> dead, main/err -> dead, output/err -> dead]"
+        );
+        let run = Scene::new(&flow).write("in", b"one\ntwo\nthree").run();
+        let said = format!("panicked in {method} at ");
+        let line = run.stderr.lines().find(|line| line.contains(&said));
+        let Some(line) = line else { panic!("{method}: {flow}\n{}", run.stderr) };
+        assert!(line.contains("component="), "{line}");
+        assert!(!run.stderr.contains("has panicked before"), "{method}: {}", run.stderr);
+    }
+}
+
+#[test]
+fn parts_that_were_given_up_work_again_after_a_request() {
+    let flow = format!(
+        "connectors:
+  input:
+    type: file
+    preprocessors: [lines]
+    codec: string
+    pull: {{ max_events: 1 }}
+    config: {{ path: in, mode: read, follow: true, poll_interval: 10ms, chunk_bytes: 6 }}
+  encoded: {{ type: file, {HOSTILE_CODEC}, postprocessors: [lines], config: {{ path: encoded, mode: append }} }}
+  operated: {{ type: file, codec: string, postprocessors: [lines], config: {{ path: operated, mode: append }} }}
+pipelines: {{ main: {{ operators: [mischief] }} }}
+links: [input -> encoded, input -> main, main -> operated]"
+    );
+    let scene = Scene::new(&flow).write("in", "panic\n".repeat(20).as_bytes());
+    let asked = api::start(scene, &["flow.yaml"]);
+    let count = |flow: &Value| flow["given_up"].as_array().unwrap().len();
+    let failed = |flow: &Value, name: &str, role: &str| {
+        let components = flow["components"].as_array().unwrap();
+        components.iter().find(|it| it["name"] == name && it["role"] == role).unwrap()["events"]["failed"]
+            == 20
+    };
+    asked.until("/v1/flows/flow", |flow| {
+        failed(flow, "encoded", "sink") && failed(flow, "main", "pipeline") && count(flow) == 2
+    });
+    asked.json("POST", "/v1/flows/flow/connectors/encoded/restart");
+    let flow = asked.json("POST", "/v1/flows/flow/pipelines/main/restart");
+    assert_eq!(count(&flow), 0, "{flow}");
+    let (status, body) = asked.request("POST", "/v1/flows/flow/pipelines/no/restart");
+    assert!(
+        status == 404 && body.contains("there is no pipeline `no`; available: `main`"),
+        "{body}"
+    );
+    let mut input = OpenOptions::new().append(true).open(asked.path().join("in")).unwrap();
+    input.write_all(b"good1\ngood2\n").unwrap();
+    let delivered = |flow: &Value, name: &str| {
+        let components = flow["components"].as_array().unwrap();
+        let sink = components.iter().find(|it| it["name"] == name && it["role"] == "sink").unwrap();
+        sink["events"]["delivered"] == 2
+    };
+    for sink in ["encoded", "operated"] {
+        asked.until("/v1/flows/flow", |flow| delivered(flow, sink));
+        let lines = std::fs::read_to_string(asked.path().join(sink)).unwrap();
+        assert_eq!(lines, "good1\ngood2\n", "{sink}");
+    }
+    assert_eq!(asked.request("GET", "/readyz").0, 200);
+}
+
+/// The source reads failed events again, and each `process` succeeds, so the budget has to end that.
+#[test]
+fn part_whose_queries_always_panic_is_given_up() {
+    let hostile = |kind: &str, fault: &str| {
+        format!("{{ type: hostile_{kind}, config: {{ fault: {fault} }} }}")
+    };
+    for (preprocessor, operators, part) in [
+        (
+            "lines".to_owned(),
+            hostile("operator", "due_always_panics"),
+            "operator 1 (`hostile_operator`)",
+        ),
+        (
+            hostile("preprocessor", "buffers_always_panics"),
+            "passthrough".to_owned(),
+            "preprocessor `hostile_preprocessor`",
+        ),
+    ] {
+        let flow = format!(
+            "connectors:
+  input:
+    type: file
+    preprocessors: [{preprocessor}]
+    codec: string
+    config: {{ path: in, mode: read, follow: true, checkpoint: at, message_end: \"\\n\" }}
+  output: {{ type: 'null' }}
+pipelines: {{ main: {{ operators: [{operators}] }} }}
+links: [input -> main, main -> output]"
+        );
+        let run = Scene::new(&flow).write("in", b"one\ntwo\nthree\n").run();
+        run.expect(1, &[&format!("{part} has panicked too often, and is not called again")]);
     }
 }

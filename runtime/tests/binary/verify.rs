@@ -224,6 +224,28 @@ fn unsupported_metadata_fails_the_metadata_stage() {
 }
 
 #[test]
+fn name_that_flows_cannot_use_fails_the_names_stage() {
+    let (scene, connector) = (Scene::new(""), "\"kind\":\"connector\"");
+    let path = changed(
+        &scene,
+        "\"name\":\"null\",\"description\":\"D",
+        "\"name\":\"a/b\" ,\"description\":\"D",
+    );
+    expect_stage(&scene, &path, "names", "change the `NAME`");
+    let path = changed(&scene, connector, "\"kind\":    \"codec\"");
+    expect_stage(&scene, &path, "names", "change the `NAME`");
+    let list = scene.tremor(&["plugin", "list", path.to_str().unwrap()]);
+    let shadowed = "its codec `null` is never used, because tremor has a built-in codec `null`";
+    list.expect(0, &[shadowed]);
+    let flow =
+        b"connectors: { a: { type: 'null' }, b: { type: metronome, config: { interval_ms: 1 } } }
+links: [b -> a]";
+    let scene = scene.write("other.yaml", flow);
+    let check = scene.tremor(&["check", "other.yaml", "--plugin-path", path.to_str().unwrap()]);
+    check.expect(0, &[shadowed]);
+}
+
+#[test]
 fn library_contradicting_its_metadata_fails_the_layout_stage() {
     let scene = Scene::new("");
     let path = changed(&scene, "\"name\":\"null\"", "\"name\":\"zero\"");
@@ -384,5 +406,5 @@ fn text_output_has_a_line_per_check_and_a_summary() {
     let (passed, skipped) = (["layout", "leaves_nothing"], "  SKIPPED  pulls: ");
     assert!(passed.iter().all(|it| run.stdout.contains(&format!("  passed   {it}"))));
     assert!(run.stdout.contains(skipped) && run.stdout.contains("connector `null`"));
-    assert!(run.stdout.ends_with("19 checks passed, 0 failed, 10 skipped\n"), "{}", run.stdout);
+    assert!(run.stdout.ends_with("20 checks passed, 0 failed, 10 skipped\n"), "{}", run.stdout);
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::{
-    api::{Asked, start},
+    api::{Asked, start, start_with},
     tremor::Scene,
 };
 
@@ -99,4 +99,50 @@ links: [ticks -> output]",
     asked.json("POST", &format!("{path}/resume"));
     asked.until("/v1/flows/flow/connectors/ticks", |it| it["waits_for"] == json!([]));
     asked.end();
+}
+
+/// Memory that nobody returns stops the source, and no queue is full.
+#[test]
+fn memory_that_a_plugin_keeps_is_reported_with_its_component() {
+    let scene = Scene::new(
+        "connectors:
+  ticks: { type: metronome, config: { interval_ms: 1 } }
+  output: { type: 'null' }
+pipelines:
+  main: { operators: [{ type: hostile_operator, config: { fault: keeps_memory } }] }
+links: [ticks -> main, main -> output]",
+    );
+    let arguments = ["--memory-limit", "32MiB", "flow.yaml"];
+    let mut asked = start_with(scene, &arguments, 1, |command| command);
+    let waits = until_waits(&asked, "ticks", "memory");
+    assert_eq!(waits[0]["sink"], "main");
+    assert!(waits[0]["bytes"].as_u64().unwrap() >= 1 << 30, "{waits}");
+    let (_, metrics) = asked.request("GET", "/metrics");
+    assert!(metrics.contains("tremor_waiting{flow=\"flow\",component=\"ticks\",for=\"main\"} "));
+    let line = asked.until_log(" waits, because the flow may use no more memory");
+    for part in ["component=ticks", "for=main", "reason=\"memory\"", "bytes="] {
+        assert!(line.contains(part), "{line}");
+    }
+    let (status, body) = asked.request("GET", "/readyz");
+    assert_eq!(status, 503, "{body}");
+    assert!(body.contains("the source `ticks` of `flow` has waited for "), "{body}");
+    assert!(body.contains(" s for memory that `main` uses"), "{body}");
+    asked.end();
+}
+
+#[test]
+fn plugin_that_gets_no_memory_is_reported_with_the_holder() {
+    let scene = Scene::new(
+        "connectors:
+  ticks: { type: metronome, config: { interval_ms: 1 } }
+  wants: { type: hostile, config: { fault: pull_wants_memory } }
+  output: { type: 'null' }
+pipelines:
+  main: { operators: [{ type: hostile_operator, config: { fault: borrows_memory } }] }
+links: [ticks -> main, main -> output, wants -> output]",
+    );
+    let arguments = ["--memory-limit", "32MiB", "flow.yaml"];
+    let mut asked = start_with(scene, &arguments, 1, |command| command);
+    let line = asked.until_log("component=wants used=\"`main`: ");
+    assert!(line.contains("the plugin has requested memory for 5 s and got none"), "{line}");
 }

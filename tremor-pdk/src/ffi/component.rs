@@ -12,13 +12,20 @@ use crate::{
     dynamic::DynCodec,
 };
 
+/// Returns the due time of a component. After a panic, the component is due at once, because the error of the panic is
+/// that of the next call.
+fn due<T>(fused: &Fused<T>, due: impl FnOnce(&T) -> Option<u64>) -> ROption<u64> {
+    let failed = Some(0);
+    if fused.has_unreported() { failed } else { fused.ask("due", [None, failed], due) }.into()
+}
+
 impl<T: Operator> RawOperator for Fused<T> {
     fn process(&mut self, batch: &mut Batch, output: &mut Output) -> CallResult<()> {
         self.try_call("process", |operator| operator.process(batch, output))
     }
 
     fn due(&self) -> ROption<u64> {
-        self.ask("due", Operator::due).into()
+        due(self, Operator::due)
     }
 
     fn on_time(&mut self, now: u64, output: &mut Output) -> CallResult<()> {
@@ -56,11 +63,12 @@ impl<T: Preprocessor> RawPreprocessor for Fused<T> {
     }
 
     fn has_more(&self) -> bool {
-        self.ask("has_more", Preprocessor::has_more)
+        // After a panic the host has to make the next call, which returns the error.
+        self.has_unreported() || self.ask("has_more", [false, true], Preprocessor::has_more)
     }
 
     fn due(&self) -> ROption<u64> {
-        self.ask("due", Preprocessor::due).into()
+        due(self, Preprocessor::due)
     }
 
     fn on_time(&mut self, now: u64, batch: &mut Batch, output: &mut Output) -> CallResult<()> {
@@ -68,17 +76,20 @@ impl<T: Preprocessor> RawPreprocessor for Fused<T> {
     }
 
     fn holds(&self, stream: u64) -> bool {
-        self.ask("buffers", |preprocessor| preprocessor.buffers(stream))
+        // After a panic, the pulls of the stream have to fail, so they must not count as complete.
+        self.ask("buffers", [false, true], |preprocessor| preprocessor.buffers(stream))
     }
 
     fn streams(&self) -> RVec<u64> {
-        self.ask("streams", |preprocessor| preprocessor.streams().into())
+        let streams = |preprocessor: &T| preprocessor.streams().into();
+        self.ask("streams", [RVec::new(), RVec::new()], streams)
     }
 }
 
 impl<T: Postprocessor> RawPostprocessor for Fused<T> {
     fn suffix(&self) -> ROption<RVec<u8>> {
-        self.ask("suffix", |postprocessor| postprocessor.suffix().map(RVec::from)).into()
+        let suffix = |postprocessor: &T| postprocessor.suffix().map(RVec::from);
+        self.ask("suffix", [None, None], suffix).into()
     }
 
     fn process(&mut self, batch: &mut Batch, output: &mut Output) -> CallResult<()> {

@@ -12,7 +12,7 @@ use tremor_abi::connector::{
     PullKind, PullReply, RawAcks, RawAcksBox, RawSink, RawSinkBox, RawSource, RawSourceBox,
 };
 
-use super::{fused::Fused, guard::guard};
+use super::fused::Fused;
 use crate::{
     Acks, Batch, Exception, Grant, InFlight, Pull,
     dynamic::{DynSink, DynSource},
@@ -41,8 +41,8 @@ impl RawSource for FfiSource {
     }
 
     fn give_up(&mut self, batch: &mut Batch) {
-        // If the dropped future panics, its batch is lost, and the next call returns an error.
-        let _ = self.call("give_up", |source| source.give_up(batch));
+        // If the dropped future panics, its batch is lost, and the next call returns the error.
+        self.call_infallible("give_up", |source| source.give_up(batch));
     }
 
     fn acks(&mut self) -> CallResult<ROption<RawAcksBox>> {
@@ -77,9 +77,9 @@ fn acks_box(acks: Box<dyn Acks>) -> RawAcksBox {
 
 impl RawAcks for FfiAcks {
     fn most_in_flight(&self) -> abi::InFlight {
-        let most = || self.get().map_or(InFlight::UNLIMITED, |acks| acks.most_in_flight());
+        let unlimited = [InFlight::UNLIMITED, InFlight::UNLIMITED];
         let InFlight { events, bytes, key } =
-            guard("most_in_flight", most).unwrap_or(InFlight::UNLIMITED);
+            self.ask("most_in_flight", unlimited, |acks| acks.most_in_flight());
         abi::InFlight { events: events as u64, bytes: bytes as u64, key: key.into() }
     }
 
@@ -113,8 +113,7 @@ impl RawAcks for FfiAcks {
     }
 
     fn brings_again(&self) -> bool {
-        let again = || self.get().is_none_or(|acks| acks.replays_failed());
-        guard("replays_failed", again).unwrap_or(true)
+        self.ask("replays_failed", [true, true], |acks| acks.replays_failed())
     }
 }
 
@@ -126,14 +125,14 @@ pub(super) fn sink(sink: Box<dyn DynSink>) -> RawSinkBox {
 
 impl RawSink for FfiSink {
     fn demand(&mut self) -> Deliveries {
-        // If the component has panicked, the first delivery returns an error.
-        self.call("demand", |sink| sink.demand()).unwrap_or_default().into()
+        // If the component panics, the first delivery returns the error.
+        self.call_infallible("demand", |sink| sink.demand()).into()
     }
 
     fn on_grant(&mut self, granted: &Deliveries) {
         let grant = Grant::from(*granted);
-        // If the component has panicked, the first delivery returns an error.
-        let _ = self.call("on_grant", |sink| sink.on_grant(grant));
+        // If the component panics, the first delivery returns the error.
+        self.call_infallible("on_grant", |sink| sink.on_grant(grant));
     }
 
     fn poll_deliver(
@@ -153,8 +152,8 @@ impl RawSink for FfiSink {
     }
 
     fn give_up(&mut self, slot: u32) {
-        // If the dropped future panics, the sink is lost, and the next call returns an error.
-        let _ = self.call("give_up", |sink| sink.give_up(slot as usize));
+        // If the dropped future panics, the sink is lost, and the next call returns the error.
+        self.call_infallible("give_up", |sink| sink.give_up(slot as usize));
     }
 
     fn on_tick(&mut self) -> CallFuture<'_, ()> {

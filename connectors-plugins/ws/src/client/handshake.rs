@@ -2,6 +2,7 @@
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use tremor_pdk::{
+    ErrorPolicy,
     net::futures_io::{AsyncRead, AsyncWrite},
     prelude::*,
     without_placeholders,
@@ -118,18 +119,20 @@ impl Handshake {
 fn check(status: StatusCode, headers: &HeaderMap, key: &str) -> Result<()> {
     if status != StatusCode::SWITCHING_PROTOCOLS {
         let message = format!("the peer answered with {status}");
-        return Err(match status {
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+        let error = match status {
+            // The credentials may be renewed, and the peer may get to know them later.
+            StatusCode::UNAUTHORIZED
+            | StatusCode::FORBIDDEN
+            | StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
                 Error::authentication(format!("{message}; check `auth` and `headers`"))
+                    .with_policy(ErrorPolicy::RECONNECT)
             }
-            _ => {
-                let error = Error::connection_refused(message);
-                let wait = headers.get(header::RETRY_AFTER).and_then(|it| it.to_str().ok());
-                match wait.and_then(|it| it.trim().parse().ok()) {
-                    Some(seconds) => error.retry_after(std::time::Duration::from_secs(seconds)),
-                    None => error,
-                }
-            }
+            _ => Error::connection_refused(message),
+        };
+        let wait = headers.get(header::RETRY_AFTER).and_then(|it| it.to_str().ok());
+        return Err(match wait.and_then(|it| it.trim().parse().ok()) {
+            Some(seconds) => error.retry_after(std::time::Duration::from_secs(seconds)),
+            None => error,
         });
     }
     let text = |name: HeaderName| headers.get(name).and_then(|it| it.to_str().ok()).unwrap_or("");

@@ -212,6 +212,7 @@ fn rejected_handshake_is_an_error_with_the_response() {
             ErrorKind::AUTHENTICATION,
             "401 Unauthorized; check `auth`",
         ),
+        ("HTTP/1.1 403 No\r\n\r\n", ErrorKind::AUTHENTICATION, "403 Forbidden; check `auth`"),
         ("HTTP/1.1 404 Not Found\r\n\r\n", ErrorKind::CONNECTION_REFUSED, "404 Not Found"),
         ("HTTP/1.1 503 No\r\nRetry-After: 7\r\n\r\n", ErrorKind::CONNECTION_REFUSED, "503"),
         ("HTTP/1.1 101 Yes\r\n\r\n", ErrorKind::CONNECTION_REFUSED, "invalid `Upgrade`"),
@@ -235,8 +236,8 @@ fn rejected_handshake_is_an_error_with_the_response() {
         assert_eq!(error.kind(), kind, "{error}");
         assert!(error.to_string().contains(expected), "{error}");
         assert!(error.to_string().contains(&format!("`ws://{address}/a`")), "{error}");
+        assert_eq!(error.policy(), ErrorPolicy::RECONNECT, "{error}");
         if expected == "503" {
-            assert_eq!(error.policy(), ErrorPolicy::RECONNECT);
             assert_eq!(error.delay(), std::time::Duration::from_secs(7));
         }
     }

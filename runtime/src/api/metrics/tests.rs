@@ -145,6 +145,7 @@ pub(in crate::api) fn flow() -> FlowStatus {
                 since: Instant::now(),
                 error: None,
                 limit: None,
+                bytes: None,
             }],
         }],
         components: vec![

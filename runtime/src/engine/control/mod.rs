@@ -6,6 +6,7 @@ pub(crate) mod interrupt;
 pub(crate) mod last_call;
 pub(crate) mod overrun;
 pub(crate) mod queues;
+mod sink;
 
 use std::{
     collections::BTreeMap,
@@ -21,13 +22,10 @@ use std::{
 use tremor_pdk::Error;
 
 use crate::engine::{
-    control::{
-        buffers::Buffers,
-        queues::{Queues, Waits},
-    },
+    control::{buffers::Buffers, queues::Queues, sink::Sink},
     handle::{
         ConnectorHandle,
-        status::{Awaited, Status, Unfinished},
+        status::{Awaited, Bound, Status, Unfinished},
     },
     logging::losses::Losses,
     processors::Processors,
@@ -69,8 +67,9 @@ struct State {
 }
 
 impl State {
-    /// Returns the components that sources wait for, by the name of the source's connector.
-    fn waits(&self) -> BTreeMap<&str, Vec<Awaited>> {
+    /// Returns the components that sources wait for, by the name of the source's connector. `memory` is the memory of
+    /// the flow.
+    fn waits(&self, memory: &FlowMemory) -> BTreeMap<&str, Vec<Awaited>> {
         let mut found = BTreeMap::<_, Vec<_>>::new();
         if self.phase > Phase::Running {
             return found;
@@ -85,17 +84,27 @@ impl State {
             }
         }
         for connector in &self.connectors {
-            let Some(bound) = connector.bound() else { continue };
+            let Some((since, bound)) = connector.bound() else { continue };
             let source = connector.name();
             if found.contains_key(source) {
                 continue;
             }
+            let limit = match bound {
+                Bound::InFlight(limit) => limit,
+                Bound::Memory => {
+                    let holders = memory.holders().into_iter();
+                    let waits =
+                        holders.map(|(name, bytes)| Awaited::for_memory(name, bytes, since));
+                    found.insert(source, waits.collect());
+                    continue;
+                }
+            };
             let sinks = self.sinks.iter().filter(|it| it.feeds(source) && it.has_events());
             let sinks = sinks.map(|it| it.connector.name());
             let mut names = self.buffers.filled_by(source).chain(sinks).peekable();
             // If no pipeline and no sink has the events, the tasks of the source have them.
             let own = names.peek().is_none().then_some(source);
-            let awaited = |name: &str| Awaited::at_pull_limit(name, bound);
+            let awaited = |name: &str| Awaited::at_pull_limit(name, since, limit);
             found.insert(source, names.chain(own).map(awaited).collect());
         }
         found
@@ -104,50 +113,6 @@ impl State {
     fn is_over(&self, connector: &str) -> bool {
         let mut connectors = self.connectors.iter();
         connectors.any(|it| it.name() == connector && it.status().state.is_over())
-    }
-}
-
-/// The part of a sink's state on which the sources that feed it depend.
-#[derive(Debug)]
-struct Sink {
-    node: u32,
-    connector: Arc<ConnectorHandle>,
-    /// The sources whose events may reach the sink: node and name of the connector of each source.
-    sources: Vec<(u32, String)>,
-    /// `true` once the sink was connected for the first time. The sources before the sink do not begin earlier.
-    is_ready: bool,
-    outage: Weak<Outage>,
-}
-
-impl Sink {
-    /// Returns whether the source of the connector `source` is not pulled because of this sink.
-    fn holds_up(&self, source: &str) -> bool {
-        let is_down = || self.outage.upgrade().is_some_and(|outage| outage.is_down());
-        // If a connector has a source and a sink, an outage of the sink never stops the source.
-        self.awaited_by(source)
-            || (self.feeds(source) && self.connector.name() != source && is_down())
-    }
-
-    /// Returns whether the source of the connector `source` may not begin because of this sink.
-    fn awaited_by(&self, source: &str) -> bool {
-        !self.is_ready && self.feeds(source)
-    }
-
-    fn feeds(&self, source: &str) -> bool {
-        self.sources.iter().any(|(_, name)| name == source)
-    }
-
-    fn has_events(&self) -> bool {
-        self.connector.in_flight() + self.connector.queued() > 0
-    }
-
-    /// Returns the reason if the source `node` of the connector `source` is not pulled because of this sink.
-    fn awaited(&self, node: u32, source: &str, waits: &Waits) -> Option<Awaited> {
-        if self.holds_up(source) {
-            return Some(self.connector.awaited(None));
-        }
-        let since = *waits.of(node).get(&self.node)?;
-        Some(self.connector.awaited(Some(since)))
     }
 }
 
@@ -234,7 +199,7 @@ impl Control {
     /// Returns the status of all connectors, including the components that their sources wait for.
     pub(crate) fn connectors(&self) -> Vec<Status> {
         self.state.read(|state| {
-            let mut waits = state.waits();
+            let mut waits = state.waits(&self.memory);
             let status = |connector: &Arc<ConnectorHandle>| {
                 let waits_for = waits.remove(connector.name()).unwrap_or_default();
                 Status { waits_for, ..connector.status() }
@@ -246,7 +211,7 @@ impl Control {
     /// Returns the components that sources wait for, each after the name of the source's connector.
     pub(crate) fn waits(&self) -> Vec<(String, Awaited)> {
         self.state.read(|state| {
-            let waits = state.waits().into_iter();
+            let waits = state.waits(&self.memory).into_iter();
             waits
                 .flat_map(|(source, sinks)| sinks.into_iter().map(|it| (source.to_owned(), it)))
                 .collect()

@@ -18,7 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tremor_pdk::{Error, InFlight, lock};
+use tremor_pdk::{Error, lock};
 
 use crate::{
     clock::Clock,
@@ -28,7 +28,7 @@ use crate::{
             gate::Gate,
             problems::Problems,
             series::{Retried, Series},
-            status::{Awaited, State, Status, Unfinished},
+            status::{Awaited, Bound, State, Status, Unfinished},
         },
         sync::gauge::Gauge,
     },
@@ -69,9 +69,8 @@ struct Now {
     drains: bool,
     last_error: Option<LastError>,
     series: Series,
-    /// Limits because of which the source is not pulled, and the time at which the source reached them. `None` if the
-    /// source has not reached a limit.
-    bound: Option<(Instant, InFlight)>,
+    /// Reason why the source is not pulled, unless that is a sink, and the time since which it applies.
+    bound: Option<(Instant, Bound)>,
     /// `true` once an attempt to connect has succeeded, failed, or taken [`LONG_CONNECT`].
     is_tried: bool,
     restarts: u64,
@@ -172,7 +171,7 @@ impl ConnectorHandle {
         };
         let since = full_since.unwrap_or(since);
         let error = last_error.map(|it| it.error.clone());
-        Awaited { sink: self.name.to_string(), reason, since, error, limit: None }
+        Awaited { sink: self.name.to_string(), reason, since, error, limit: None, bytes: None }
     }
 
     /// Enters `state`, and returns the resulting state. If the flow drains, or the source of the connector has
@@ -202,15 +201,13 @@ impl ConnectorHandle {
         now.enter(state, self.clock.now());
     }
 
-    /// Sets the `limit` of events or bytes in flight because of which the source is not pulled. `None` means that the
-    /// source has not reached a limit.
-    pub(crate) fn set_bound(&self, limit: Option<InFlight>) {
-        lock(&self.now).bound = limit.map(|limit| (self.clock.now(), limit));
+    /// Sets the reason why the source is not pulled, unless that is a sink. It applies from now on.
+    pub(crate) fn set_bound(&self, bound: Option<Bound>) {
+        lock(&self.now).bound = bound.map(|bound| (self.clock.now(), bound));
     }
 
-    /// Returns the limits because of which the source is not pulled, with the time at which the source reached them.
-    /// Returns `None` if the source has not reached a limit.
-    pub(crate) fn bound(&self) -> Option<(Instant, InFlight)> {
+    /// Returns the reason why the source is not pulled, unless that is a sink, with the time since which it applies.
+    pub(crate) fn bound(&self) -> Option<(Instant, Bound)> {
         lock(&self.now).bound
     }
 

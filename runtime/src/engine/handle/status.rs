@@ -99,13 +99,16 @@ pub struct Status {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Awaited {
     /// Name of that component in the flow: the connector of the sink, or the pipeline. If the reason is `pull limit`,
-    /// and neither a pipeline nor a sink has events of the source, the source's own connector.
+    /// and neither a pipeline nor a sink has events of the source, the source's own connector. If the reason is
+    /// `memory`, the component that uses the memory. A component of another flow follows the name of its flow and a
+    /// slash.
     pub sink: String,
     /// Name of the reason:
     /// - `retrying`: the sink is connected, but its deliveries fail.
     /// - `queue full`: the queue of the sink is full, although the sink runs and its deliveries do not fail.
     /// - `pull limit`: the source has reached its limit of events or bytes in flight. The component has some of these
     ///   events.
+    /// - `memory`: the flow may not borrow more memory. The component uses more than its share.
     /// - otherwise the state of the sink's connector, such as `connecting` or `paused`.
     pub reason: &'static str,
     /// Start of the wait for capacity if the source waits because the sink's queue is full. Otherwise the time since
@@ -115,17 +118,35 @@ pub struct Awaited {
     pub error: Option<String>,
     /// Limits that the source has reached, if the reason is `pull limit`.
     pub limit: Option<InFlight>,
+    /// Bytes that the component uses, if the reason is `memory`.
+    pub bytes: Option<usize>,
+}
+
+/// A reason why a source is not pulled that does not depend on a sink.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Bound {
+    /// The source has reached these limits of events or bytes in flight.
+    InFlight(InFlight),
+    /// The flow may not borrow more memory.
+    Memory,
 }
 
 /// Value of [`Awaited::reason`] for a source that has reached its limit of events or bytes in flight.
 pub(crate) const PULL_LIMIT: &str = "pull limit";
+/// Value of [`Awaited::reason`] for a source whose flow may not borrow more memory.
+pub(crate) const MEMORY: &str = "memory";
 
 impl Awaited {
     /// Returns the reason of a source that reached `limit` at `since`. `name` is the component that has events of the
     /// source.
-    pub(crate) fn at_pull_limit(name: &str, (since, limit): (Instant, InFlight)) -> Self {
-        let sink = name.to_owned();
-        Self { sink, reason: PULL_LIMIT, since, error: None, limit: Some(limit) }
+    pub(crate) fn at_pull_limit(name: &str, since: Instant, limit: InFlight) -> Self {
+        let (sink, limit) = (name.to_owned(), Some(limit));
+        Self { sink, reason: PULL_LIMIT, since, error: None, limit, bytes: None }
+    }
+
+    /// Returns the reason of a source that has waited for memory since `since`. `sink` uses `bytes`.
+    pub(crate) fn for_memory(sink: String, bytes: usize, since: Instant) -> Self {
+        Self { sink, reason: MEMORY, since, error: None, limit: None, bytes: Some(bytes) }
     }
 }
 

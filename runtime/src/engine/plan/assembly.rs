@@ -102,7 +102,8 @@ pub(crate) fn preprocessors(
     let join = is_raw.then(|| flow::Component::new(Join::NAME, spec.component.name.at));
     let preprocessors = spec.preprocessors.iter().chain(&join).map(make);
     let names = spec.preprocessors.iter().map(|it| it.name.value.clone());
-    Ok(Preprocessors::restartable(preprocessors.collect::<Result<Vec<_>, _>>()?).named(names))
+    let preprocessors = preprocessors.collect::<Result<Vec<_>, _>>()?;
+    Ok(Preprocessors::restartable(preprocessors).named(&spec.name.value, names))
 }
 
 /// Creates the postprocessors of a sink: none unless `is_raw` is set, because postprocessors process only bytes.

@@ -194,7 +194,7 @@ fn batch_that_waits_for_full_queue_is_counted() {
     };
     let context = Context::from_waker(Waker::noop());
     let (mut sender, mut receiver) = bounded(Bounds { events: 1, bytes: usize::MAX });
-    let account = MemoryBudget::default().flow().account("out");
+    let account = MemoryBudget::default().flow("flow").account("out");
     receiver.mailbox().gauge().count_in(account.clone());
     let batches = || account.used() / LENGTH;
     assert!(sender.poll_send(&context, &mut large(), true).is_ready());

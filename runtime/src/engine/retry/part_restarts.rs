@@ -3,7 +3,7 @@
 
 use std::{
     sync::{
-        Mutex,
+        Arc, Mutex,
         atomic::{AtomicU8, Ordering},
     },
     time::{Duration, Instant},
@@ -26,7 +26,7 @@ const INTERVAL: Duration = Duration::from_secs(10);
 const WORKING: u8 = 0;
 /// No call has succeeded since the last restart.
 const UNPROVEN: u8 = 1;
-/// The budget is exhausted, and the part is not called again.
+/// The budget is exhausted, and the part is not called again, unless a restart is requested.
 const EXHAUSTED: u8 = 2;
 
 /// The restarts of all instances of a part.
@@ -59,10 +59,13 @@ pub(crate) struct Part<'p> {
     pub(crate) now: Instant,
 }
 
+fn budget() -> Budget {
+    Budget::new(RESTARTS, Duration::from_mins(1))
+}
+
 impl Default for PartRestarts {
     fn default() -> Self {
-        let budget = Budget::new(RESTARTS, Duration::from_mins(1));
-        let counts = Counts { budget, unproven: 0, logged_at: None, unlogged: 0 };
+        let counts = Counts { budget: budget(), unproven: 0, logged_at: None, unlogged: 0 };
         Self { state: AtomicU8::new(WORKING), counts: Mutex::new(counts) }
     }
 }
@@ -100,11 +103,11 @@ impl PartRestarts {
         let _ = self.state.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Returns the instance that replaces one that has panicked with `error`. Returns `None` if the budget is exhausted,
-    /// so that the part is not called again, or if the constructor fails.
+    /// Returns the instance that replaces one that has panicked with `error`. Returns `None` if the budget is
+    /// exhausted, so that the part is not called again, or if the constructor fails.
     #[cold]
     pub(crate) fn restart<T>(
-        &self,
+        self: &Arc<Self>,
         part: Part<'_>,
         error: &Error,
         make: impl FnOnce() -> Result<T>,
@@ -131,7 +134,7 @@ impl PartRestarts {
     }
 
     /// Counts a restart. Returns `false` if the budget is exhausted.
-    fn count(&self, part: Part<'_>, error: &Error) -> bool {
+    fn count(self: &Arc<Self>, part: Part<'_>, error: &Error) -> bool {
         let Part { component, label, calls, now } = part;
         let counts = &mut *lock(&self.counts);
         if self.is_exhausted() {
@@ -143,11 +146,19 @@ impl PartRestarts {
             self.state.store(UNPROVEN, Ordering::Relaxed);
         } else {
             self.state.store(EXHAUSTED, Ordering::Relaxed);
-            let remedy = "restart the process once the plugin is mended";
+            let remedy = "restart its connector or pipeline with the admin API, or the process with another plugin";
             tracing::error!(component, %error, "{label} has panicked too often, and is not called again; {remedy}");
-            calls.give_up(component, label, error);
+            let revived = self.clone();
+            calls.give_up(component, label, error, Box::new(move || revived.revive()));
         }
         is_allowed
+    }
+
+    /// Lets the part be called again, with a new budget.
+    fn revive(&self) {
+        let counts = &mut *lock(&self.counts);
+        (counts.budget, counts.unproven) = (budget(), 0);
+        self.state.store(WORKING, Ordering::Relaxed);
     }
 
     /// Logs a restart, unless the last line is less than [`INTERVAL`] ago.
@@ -171,7 +182,7 @@ fn exhausted(label: &str) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{sync::Arc, time::Duration};
 
     use tremor_pdk::Error;
 
@@ -179,7 +190,7 @@ mod tests {
     use crate::{clock::Clock, watchdog::Calls};
 
     /// Restarts a part `second` seconds after the start. Returns whether that was possible.
-    fn restart(restarts: &PartRestarts, calls: &Calls, clock: &Clock, second: u64) -> bool {
+    fn restart(restarts: &Arc<PartRestarts>, calls: &Calls, clock: &Clock, second: u64) -> bool {
         let now = clock.now() + Duration::from_secs(second);
         let part = Part { component: "input", label: "codec `x`", calls, now };
         restarts.restart(part, &Error::panicked("oh"), || Ok(())).is_some()
@@ -188,7 +199,7 @@ mod tests {
     #[test]
     fn fourth_restart_in_a_minute_without_success_is_the_end() {
         let (restarts, calls, clock) =
-            (PartRestarts::default(), Calls::default(), Clock::simulated(0));
+            (Arc::<PartRestarts>::default(), Calls::default(), Clock::simulated(0));
         assert!((0..3).all(|second| restart(&restarts, &calls, &clock, second)));
         restarts.check("codec `x`").unwrap();
         assert!(!restart(&restarts, &calls, &clock, 60));
@@ -200,12 +211,19 @@ mod tests {
         let given_up = calls.given_up();
         assert_eq!(given_up.len(), 1);
         assert_eq!((&*given_up[0].component, &*given_up[0].part), ("input", "codec `x`"));
+        calls.revive("output");
+        assert!(restarts.check("codec `x`").is_err());
+        calls.revive("input");
+        restarts.check("codec `x`").unwrap();
+        assert!(calls.given_up().is_empty());
+        assert!((0..3).all(|_| restart(&restarts, &calls, &clock, 600)), "the budget is new");
+        assert!(!restart(&restarts, &calls, &clock, 600));
     }
 
     #[test]
     fn restarts_followed_by_success_use_no_budget() {
         let (restarts, calls, clock) =
-            (PartRestarts::default(), Calls::default(), Clock::simulated(0));
+            (Arc::<PartRestarts>::default(), Calls::default(), Clock::simulated(0));
         for _ in 0..1_000 {
             assert!(restart(&restarts, &calls, &clock, 1) && restart(&restarts, &calls, &clock, 1));
             restarts.succeed();

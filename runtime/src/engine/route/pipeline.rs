@@ -9,7 +9,7 @@ use crate::engine::{
     control::Control,
     route::{
         fan_out::{Env, fail, fan_out},
-        step::{Step, reject_remaining},
+        step::{Health, Step, reject_remaining},
     },
     target::{Ports, Target},
     tracking::{
@@ -147,7 +147,8 @@ impl Pipeline {
             drop(item.token.clone());
             // While the operator can still be restarted, this is not recorded as a permanent failure: a source that
             // reads failed events again sends them to the new instance, unless the source has finished.
-            if !has_panicked || step.make.is_none() || (is_replayable && !is_read_again) {
+            let is_final = step.make.is_none() || step.restarts.is_exhausted();
+            if !has_panicked || is_final || (is_replayable && !is_read_again) {
                 fail(name, failed, || error, is_replayable, env.control);
             }
         }
@@ -185,7 +186,16 @@ impl Pipeline {
         step.output.begin(step.buffers.number(&Token::untracked()));
         step.surplus = Surplus::default();
         let result = match call {
-            Call::Time(now) => step.operator.on_time(now, &mut step.output),
+            Call::Time(now) => {
+                let result = step.operator.on_time(now, &mut step.output);
+                if result.is_ok() {
+                    step.health = Health::Works;
+                    step.restarts.succeed();
+                } else {
+                    step.health = Health::TimerFailed;
+                }
+                result
+            }
             Call::Drain => {
                 // No event follows, so an operator that panics now is not replaced, and its events fail permanently.
                 step.make = None;

@@ -22,9 +22,9 @@ pub(crate) struct Step {
     /// Position and type of the operator, for messages.
     pub(super) label: Box<str>,
     pub(super) operator: Box<dyn Operator>,
-    /// Creates another instance of the operator after a panic. `None` if that is not possible, or once the budget of
-    /// restarts is exhausted.
+    /// Creates another instance of the operator after a panic. `None` if that is not possible.
     pub(super) make: Option<MakeOperator>,
+    pub(super) health: Health,
     /// Restarts after panics, of this instance and of the instances of other tasks.
     pub(super) restarts: Arc<PartRestarts>,
     /// `true` if the operator is stateless.
@@ -42,9 +42,24 @@ pub(crate) struct Step {
     pub(super) surplus: Surplus,
 }
 
+/// The result of earlier calls of an operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Health {
+    Works,
+    /// The last call because of the timer has failed. Then only a call of the timer shows that the operator works: an
+    /// operator that panics in `due` may succeed in each `process`.
+    TimerFailed,
+    /// The operator has panicked and was not replaced, because the budget was exhausted.
+    Gone,
+}
+
 /// Numbers of events of one operator call. If the operator works correctly, `had` is the sum of `out` and `kept`, and
 /// `unknown` is 0.
 pub(super) struct Balance {
+    /// Events that were passed to the call.
+    pub(super) input: usize,
+    /// Events that were created.
+    pub(super) created: usize,
     /// Events that the operator had: events that were passed to the call, released from the operator's buffer, lost
     /// from this buffer in a panic, or created.
     pub(super) had: usize,
@@ -70,6 +85,7 @@ impl Step {
             label,
             operator,
             make,
+            health: Health::Works,
             restarts,
             is_stateless,
             ports,
@@ -98,7 +114,11 @@ impl Step {
         (name, control): (&str, &Control),
     ) -> Result<()> {
         self.surplus = Surplus::default();
-        self.restarts.check(&self.label).inspect_err(|_| self.make = None)?;
+        self.restarts.check(&self.label)?;
+        if let (Health::Gone, Some(make)) = (self.health, &self.make) {
+            self.operator = make()?;
+            self.health = Health::Works;
+        }
         batch.compact_if_grown(limit);
         if self.replaces_buffers && batch.shares_buffers() {
             batch.compact_sparse();
@@ -107,7 +127,7 @@ impl Step {
         let result = self.call(batch);
         let can_repeat = self.is_stateless && batch.len() > 1 && self.make.is_some();
         match result {
-            Ok(()) => self.restarts.succeed(),
+            Ok(()) => self.succeed(),
             Err(error)
                 if error.kind() == ErrorKind::PANICKED
                     && can_repeat
@@ -118,6 +138,13 @@ impl Step {
             Err(error) => return Err(error),
         }
         Ok(())
+    }
+
+    /// Records that a call with events has succeeded.
+    fn succeed(&self) {
+        if self.health == Health::Works {
+            self.restarts.succeed();
+        }
     }
 
     fn call(&mut self, batch: &mut Batch) -> Result<()> {
@@ -173,7 +200,7 @@ impl Step {
                     continue;
                 }
                 Ok(()) => {
-                    self.restarts.succeed();
+                    self.succeed();
                     panics = 0;
                 }
                 // The call for all events returns the error again.
@@ -213,10 +240,10 @@ impl Step {
         // The events that this call absorbed and released are lost together with the operator.
         self.output.begin(self.buffers.current());
         let Some(make) = &self.make else { return lost };
-        if let Some(operator) = self.restarts.restart(self.part(name, control), error, make) {
-            self.operator = operator;
-        } else if self.restarts.is_exhausted() {
-            self.make = None;
+        match self.restarts.restart(self.part(name, control), error, make) {
+            Some(operator) => self.operator = operator,
+            None if self.restarts.is_exhausted() => self.health = Health::Gone,
+            None => {}
         }
         lost
     }
@@ -256,13 +283,13 @@ impl Step {
         let Outcome { absorbed, released, unknown, .. } = *outcome;
         let kept = discarded.saturating_add(merged).saturating_add(absorbed);
         let had = input.saturating_add(released).saturating_add(lost).saturating_add(created);
-        Balance { had, out, kept, unknown }
+        Balance { input, created, had, out, kept, unknown }
     }
 
     /// Returns an error if the operator broke its contract in a call: it lost or invented events, exchanged events,
     /// sent them to ports that it does not have, or is stateless and buffered `stuck` events.
     pub(super) fn broken(&self, balance: &Balance, stuck: usize) -> Option<Error> {
-        let Balance { had, out, kept, unknown } = balance;
+        let Balance { input, created, had, out, kept, unknown } = balance;
         let label = &self.label;
         if stuck > 0 {
             return Some(Error::internal(format_args!(
@@ -277,8 +304,14 @@ impl Step {
         }
         let left = out.saturating_add(*kept);
         if *had != left {
+            // The other events were buffered.
+            let buffered = had.saturating_sub(input.saturating_add(*created));
+            let more = match (buffered, created) {
+                (0, 0) => String::new(),
+                _ => format!(", released {buffered} that it had buffered, created {created},"),
+            };
             return Some(Error::internal(format_args!(
-                "{label} received {had} events and accounts for {left}: leave every event in the batch, or \
+                "{label} received {input} events{more} and accounts for {left}: leave every event in the batch, or \
                  send, reject, discard or absorb it, and add events only with `Buffered::emit`, \
                  `Buffered::emit_events` or `Output::create`"
             )));

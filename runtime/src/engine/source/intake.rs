@@ -16,6 +16,7 @@ use tremor_pdk::{Acks, Batch, InFlight, Pull, Result};
 
 use crate::clock::Clock;
 use crate::engine::{
+    handle::status::Bound,
     processors::{Busy, Processors},
     route::router::{Egress, Ticket},
     source::preprocessors::{Next, Preprocessed, Preprocessors, StreamEnd},
@@ -215,11 +216,6 @@ impl Intake {
         });
     }
 
-    /// Returns the limits of the events in flight.
-    pub(crate) fn most_in_flight(&self) -> InFlight {
-        self.most_in_flight
-    }
-
     /// Returns whether the limits of the events in flight allow another pull. Pulls whose bytes a preprocessor buffers
     /// do not count, because their messages can be completed only by further pulls.
     pub(crate) fn may_pull(&self) -> bool {
@@ -248,6 +244,14 @@ impl Intake {
     /// returned.
     pub(crate) fn may_pull_now(&self, context: &Context<'_>) -> bool {
         self.may_pull() && self.memory.poll_open(context).is_ready()
+    }
+
+    /// Returns the reason why no further pull may begin, if there is one.
+    pub(crate) fn bound(&self) -> Option<Bound> {
+        if !self.may_pull() {
+            return Some(Bound::InFlight(self.most_in_flight));
+        }
+        (!self.memory.is_open()).then_some(Bound::Memory)
     }
 
     /// Cancels the pending pull, if any, and passes the events that it has already read to the preprocessors.

@@ -31,6 +31,7 @@ use crate::engine::{
         connection::{Connection, End},
         gate::Side,
         series::Retried,
+        status::Bound,
     },
     logging::notices::Notices,
     retry::{
@@ -116,8 +117,8 @@ struct Session<'s> {
     attempts: Attempts,
     /// Start of the current series of failed pulls.
     failing_since: Option<Instant>,
-    /// `true` while the handle of the connector shows that the source has reached its limit of events in flight.
-    is_bound: bool,
+    /// Reason why the source is not pulled, as the handle of the connector shows it.
+    bound: Option<Bound>,
     /// Consecutive pulls without an event.
     futile: Futile,
     /// `true` if the last pull read something.
@@ -203,7 +204,7 @@ impl SourceSide {
             is_steady: false,
             attempts: Attempts::new(RETRY),
             failing_since: None,
-            is_bound: false,
+            bound: None,
             futile: Futile::default(),
             has_read: false,
             turn: Turn::default(),
@@ -213,7 +214,7 @@ impl SourceSide {
         session.turn.begin(session.pulled_at);
         let end = session.run().await.unwrap_or_else(End::of);
         let end = if matches!(end, End::Finished) { end } else { session.break_off(end).await };
-        if session.is_bound {
+        if session.bound.is_some() {
             self.handle.set_bound(None);
         }
         self.helpers = session.idle_helpers;
@@ -344,7 +345,7 @@ impl Session<'_> {
     /// Waits for the next [`Step`]: polls the source first, and then the other conditions. If there is a deadline
     /// `until`, waits for the deadline instead of pulling. Notifies the source immediately of pulls that end meanwhile.
     async fn next(&mut self, mut batch: Batch, until: Option<Instant>) -> Step {
-        let Self { shared, is_steady, is_bound, pulled_at, began_at, turn, has_read, .. } = self;
+        let Self { shared, is_steady, bound, pulled_at, began_at, turn, has_read, .. } = self;
         *has_read = false;
         let Shared { intake, egress, control, conditions, handle, .. } = shared;
         let due = egress.due();
@@ -366,11 +367,15 @@ impl Session<'_> {
                 if suspension != conditions.suspension {
                     break Step::Suspended(suspension);
                 }
-                let may_pull = suspension == Suspension::default() && intake.may_pull_now(context);
-                let reaches_bound = !may_pull && !intake.may_pull();
-                if reaches_bound != *is_bound {
-                    *is_bound = reaches_bound;
-                    handle.set_bound(reaches_bound.then(|| intake.most_in_flight()));
+                let is_suspended = suspension != Suspension::default();
+                let may_pull = !is_suspended && intake.may_pull_now(context);
+                // Only a source that would begin a pull now waits for memory.
+                let is_next = !is_suspended && !waited && until.is_none();
+                let bound_by = (!may_pull).then(|| intake.bound()).flatten();
+                let bound_by = bound_by.filter(|it| is_next || *it != Bound::Memory);
+                if bound_by != *bound {
+                    *bound = bound_by;
+                    handle.set_bound(bound_by);
                 }
                 if !was_polled && (waited || may_pull) {
                     *pulled_at = control.clock().now();

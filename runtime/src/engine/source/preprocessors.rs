@@ -8,7 +8,10 @@
 mod buffered;
 mod origin;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use tremor_abi::batch::{HostBatch, HostOutput, Rejected};
 use tremor_pdk::{Batch, ErrorKind, Output, Preprocessor, Result};
@@ -72,6 +75,8 @@ pub(crate) enum StreamEnd {
 const FUTILE_CALLS: usize = 10_000;
 
 struct Step {
+    /// Name of the connector in log lines. Empty unless [`Preprocessors::named`] was called.
+    connector: Arc<str>,
     /// Name of the preprocessor in log lines. Empty unless [`Preprocessors::named`] was called.
     name: String,
     preprocessor: Box<dyn Preprocessor>,
@@ -138,8 +143,14 @@ impl Preprocessors {
         Self { steps: steps.collect(), output: Output::new(), ready: Vec::new() }
     }
 
-    /// Sets the names of the preprocessors for log lines.
-    pub(crate) fn named(mut self, names: impl IntoIterator<Item = String>) -> Self {
+    /// Sets the names of the connector and of its preprocessors for log lines.
+    pub(crate) fn named(
+        mut self,
+        connector: &str,
+        names: impl IntoIterator<Item = String>,
+    ) -> Self {
+        let connector: Arc<str> = connector.into();
+        self.steps.iter_mut().for_each(|step| step.connector = connector.clone());
         self.steps.iter_mut().zip(names).for_each(|(step, name)| step.name = name);
         self
     }
@@ -284,8 +295,8 @@ impl Preprocessors {
 
 impl Step {
     fn new(preprocessor: Box<dyn Preprocessor>, make: Option<MakePreprocessor>) -> Self {
-        let (name, buffered) = (String::new(), BTreeMap::new());
-        Self { name, preprocessor, make, buffered, calls: 0, futile_calls: 0, due: None }
+        let (connector, name, buffered) = ("".into(), String::new(), BTreeMap::new());
+        Self { connector, name, preprocessor, make, buffered, calls: 0, futile_calls: 0, due: None }
     }
 
     fn is_due(&self, now: u64) -> bool {
@@ -309,6 +320,7 @@ impl Step {
     #[cold]
     fn give_up(&mut self, origin: &mut Origin) {
         tracing::error!(
+            component = &*self.connector,
             preprocessor = self.name,
             calls = self.futile_calls,
             "the preprocessor reported in every call that it has more input, but output nothing; it is restarted \
@@ -319,7 +331,8 @@ impl Step {
         match self.make.as_ref().map(|make| make()) {
             Some(Ok(preprocessor)) => (self.preprocessor, self.calls) = (preprocessor, 0),
             Some(Err(error)) => {
-                tracing::error!(preprocessor = self.name, %error, "cannot restart the preprocessor");
+                let (component, preprocessor) = (&*self.connector, &*self.name);
+                tracing::error!(component, preprocessor, %error, "cannot restart the preprocessor");
             }
             None => {}
         }
@@ -343,7 +356,7 @@ impl Step {
         self.calls += 1;
         let before = output.rejected().len();
         let mut process = |preprocessor: &mut dyn Preprocessor, batch: &mut Batch| {
-            preprocess(&self.name, batch, output, |batch, output| match call {
+            preprocess((&*self.connector, &*self.name), batch, output, |batch, output| match call {
                 Call::Time(now) => preprocessor.on_time(now, batch, output),
                 Call::Input | Call::More => preprocessor.process(batch, output),
             })
@@ -437,12 +450,13 @@ struct Failed {
     has_panicked: bool,
 }
 
-/// Runs one preprocessor on a batch. `name` is for messages. Returns `None` if the call succeeded.
+/// Runs one preprocessor on a batch. The names of the connector and of the preprocessor are for messages. Returns
+/// `None` if the call succeeded.
 ///
 /// If the call fails, the events in the batch are rejected. Ends of streams are not rejected, because later
 /// preprocessors need them.
 fn preprocess(
-    name: &str,
+    (component, name): (&str, &str),
     batch: &mut Batch,
     output: &mut Output,
     step: impl FnOnce(&mut Batch, &mut Output) -> Result<()>,
@@ -451,6 +465,7 @@ fn preprocess(
     let has_panicked = error.kind() == ErrorKind::PANICKED;
     if batch.is_empty() {
         tracing::error!(
+            component,
             preprocessor = name,
             %error,
             "the preprocessor failed and left no event that could be sent to `err`"

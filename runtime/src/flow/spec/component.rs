@@ -1,10 +1,14 @@
 //! Components: the elements of a flow that have a type and a configuration.
 
-use std::{fmt, path::Path};
+use std::{
+    fmt,
+    path::Path,
+    sync::{Arc, Mutex},
+};
 
 use serde_json::{Map, Value};
 use tremor_abi::value::to_value;
-use tremor_pdk::Result;
+use tremor_pdk::{Result, lock};
 
 use super::{
     super::{
@@ -47,6 +51,8 @@ pub struct Config {
     /// Location for errors about missing values.
     at: Span,
     node: Option<Node>,
+    /// The result of the last [`Config::read_again`] of this value and its clones.
+    read: Arc<Mutex<Option<tremor_pdk::Value<'static>>>>,
 }
 
 /// Displays the configuration with references instead of their values.
@@ -62,7 +68,7 @@ impl fmt::Debug for Config {
 impl Config {
     fn empty(at: Span) -> Self {
         let (value, exact) = (Value::Object(Map::new()), tremor_pdk::Value::object());
-        Self { value, exact, at, node: None }
+        Self { value, exact, at, node: None, read: Arc::default() }
     }
 
     /// Reads a configuration. A missing or empty value becomes an empty map.
@@ -78,7 +84,7 @@ impl Config {
             Data::Map(_) => {
                 node.report_repeated_keys(report);
                 let (value, exact) = (node.to_json(), node.to_value());
-                Some(Self { value, exact, at, node: Some(node.clone()) })
+                Some(Self { value, exact, at, node: Some(node.clone()), read: Arc::default() })
             }
             _ => {
                 let found = node.describe();
@@ -91,8 +97,8 @@ impl Config {
         }
     }
 
-    /// Returns the configuration, which is a JSON object. JSON has the nearest float of a number with more digits than a
-    /// float has, and no order of keys: see [`Config::exact`].
+    /// Returns the configuration, which is a JSON object. JSON has the nearest float of a number with more digits than
+    /// a float has, and no order of keys: see [`Config::exact`].
     pub fn value(&self) -> &Value {
         &self.value
     }
@@ -108,12 +114,29 @@ impl Config {
         self.node.as_ref().is_some_and(Node::has_files)
     }
 
+    /// Does the same as [`Config::current`], for an instance that is created with the result.
+    ///
+    /// # Errors
+    /// Returns the reason why a file cannot be used.
+    pub(crate) fn read_again(&self, folder: &Path) -> Result<tremor_pdk::Value<'static>> {
+        let value = self.current(folder)?;
+        if self.has_files() {
+            *lock(&self.read) = Some(value.clone());
+        }
+        Ok(value)
+    }
+
+    /// Returns the result of the last [`Config::read_again`]. Before the first one, returns [`Config::exact`].
+    pub(crate) fn last_read(&self) -> tremor_pdk::Value<'static> {
+        lock(&self.read).as_ref().unwrap_or(&self.exact).clone()
+    }
+
     /// Returns [`Config::exact`] with the contents that the files to which it refers have now. `folder` is that of the
     /// flow file.
     ///
     /// # Errors
     /// Returns the reason why a file cannot be used.
-    pub(crate) fn read_again(&self, folder: &Path) -> Result<tremor_pdk::Value<'static>> {
+    pub(crate) fn current(&self, folder: &Path) -> Result<tremor_pdk::Value<'static>> {
         let mut value = self.exact.clone();
         if let Some(node) = &self.node {
             node.read_again(folder, &mut value)?;

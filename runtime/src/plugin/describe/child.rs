@@ -13,7 +13,7 @@ use tremor_abi::module::ArtefactRef;
 use super::{Answer, CHECK, FIT, MARK, Schemas, Wrong, id};
 use crate::{
     flow,
-    plugin::{Error, ErrorKind, Plugin, Policy, connector::check, load},
+    plugin::{Error, ErrorKind, Plugin, Policy, connector::check, load, program},
 };
 
 /// Question of the parent.
@@ -31,6 +31,9 @@ struct Question {
 /// `arguments` are the command-line arguments after the command. Call this only in a separate process, because it runs
 /// the code of a plugin.
 pub fn describe_main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    if !program::end_with_parent() {
+        return ExitCode::FAILURE;
+    }
     let arguments: Vec<_> = arguments.into_iter().collect();
     let answer = match question(arguments.iter().cloned()) {
         _ if arguments == [FIT] => check_fit().unwrap_or_else(refused),

@@ -15,7 +15,7 @@ use tremor_pdk::testing::{
 };
 
 use super::{MARK, Message, Question};
-use crate::plugin::{ComponentFactory, ConnectorFactory, Error, Library};
+use crate::plugin::{ComponentFactory, ConnectorFactory, Error, Library, program};
 
 /// Number of lines of the file to which configurations of the conformance suite refer.
 const LINES: usize = 100;
@@ -25,6 +25,9 @@ const LINES: usize = 100;
 ///
 /// Call this only in a separate process, because it runs the code of a plugin.
 pub fn verify_main() -> ExitCode {
+    if !program::end_with_parent() {
+        return ExitCode::FAILURE;
+    }
     let question: Question = match serde_json::from_reader(io::stdin().lock()) {
         Ok(question) => question,
         Err(error) => return refused(&format!("internal command of tremor: {error}")),

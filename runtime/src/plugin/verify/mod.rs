@@ -134,19 +134,21 @@ impl Verification {
     }
 }
 
-/// Checks the library at `path`. A check that takes longer than `limit` fails.
+/// Checks the library at `path`. A check that takes longer than `limit` fails. `is_built_in` returns whether there is a
+/// built-in component with a kind, as in metadata, and a name.
 pub fn verify(
     path: &Path,
     policy: Policy,
     configurations: &Configurations,
     limit: Duration,
+    is_built_in: impl Fn(&str, &str) -> bool,
 ) -> Verification {
     let mut verification = Verification {
         library: path.to_owned(),
         stages: Report::default(),
         components: Vec::new(),
     };
-    let loaded = load(path, policy);
+    let loaded = load(path, policy, is_built_in);
     let passes = loaded.as_ref().map_or_else(|(stage, _)| *stage, |_| STAGES.len());
     let stages = &mut verification.stages.checks;
     stages.extend(STAGES[..passes].iter().map(|[name, ..]| passed(name)));
@@ -191,7 +193,7 @@ pub fn verify(
 
 /// Checks of a library as a whole, in the order of loading. Each entry has the name of the check, the rule that it
 /// checks, and advice for a violation. The last check loads the library in a child process and asks for its schemas.
-const STAGES: [[&str; 3]; 4] = [
+const STAGES: [[&str; 3]; 5] = [
     ["file", "a plugin is a shared library for this system", "name the library that cargo built"],
     [
         "access",
@@ -202,6 +204,11 @@ const STAGES: [[&str; 3]; 4] = [
         "metadata",
         "a plugin lists in its metadata what it offers, and for which version of the ABI it was built",
         "export it with `tremor_pdk::export!`, and rebuild it with a kit for this version of tremor",
+    ],
+    [
+        "names",
+        "flow files can name each component, and no built-in component has its name",
+        "change the `NAME` of the component",
     ],
     [
         "layout",
@@ -218,7 +225,11 @@ fn passed(name: &str) -> Checked {
 type Loaded = (Library, Vec<Option<Json>>);
 
 /// Performs the checks of the library as a whole. An error has the index of the check that failed.
-fn load(path: &Path, policy: Policy) -> Result<Loaded, (usize, Error)> {
+fn load(
+    path: &Path,
+    policy: Policy,
+    is_built_in: impl Fn(&str, &str) -> bool,
+) -> Result<Loaded, (usize, Error)> {
     let loaded = Library::inspect(path).and_then(|library| {
         library.check(policy)?;
         Ok(library)
@@ -234,12 +245,13 @@ fn load(path: &Path, policy: Policy) -> Result<Loaded, (usize, Error)> {
         };
         (stage, error)
     })?;
+    library.check_names(is_built_in).map_err(|error| (3, error))?;
     let describer = Describer::new(policy).cache(None);
     let artefacts = library.metadata().artefacts.iter();
     let schemas = artefacts
         .map(|artefact| describer.config_schema(&library, &artefact.kind, &artefact.name))
         .collect::<Result<_, _>>()
-        .map_err(|error| (3, error))?;
+        .map_err(|error| (4, error))?;
     Ok((library, schemas))
 }
 

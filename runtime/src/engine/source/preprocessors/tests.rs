@@ -447,7 +447,7 @@ fn failed_batch_is_rejected_except_for_ends_of_streams() {
     batch.stream(1).push_fragment(b"a");
     batch.stream(1).end();
     batch.stream(2).push_message(b"b");
-    let failed = preprocess("", &mut batch, &mut output, |_, _| Err(Error::bad_data("no")));
+    let failed = preprocess(("", ""), &mut batch, &mut output, |_, _| Err(Error::bad_data("no")));
     assert!(failed.is_some_and(|it| it.left_events && !it.has_panicked));
     assert!(batch.events().iter().all(Event::is_stream_end));
     assert_eq!(batch.len(), 1);
