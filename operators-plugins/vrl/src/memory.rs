@@ -41,8 +41,8 @@ pub(crate) struct Usage {
     most: Cell<usize>,
     /// Bytes that were allocated since the evaluation began.
     total: Cell<usize>,
-    /// Lowest address of the stack at which memory was allocated or freed. A value that is nested deeply is copied and
-    /// dropped by functions that call themselves, and that allocate or free memory at each level.
+    /// Lowest address of the stack at which memory was allocated. A value that is nested deeply is copied by functions
+    /// that call themselves and allocate memory at each level.
     deepest: Cell<usize>,
 }
 
@@ -105,11 +105,12 @@ pub(crate) fn stack_address() -> usize {
     (&raw const marker).addr()
 }
 
+/// Counts an allocation.
 #[inline]
-fn count(allocated: usize, freed: usize) {
+fn allocated(bytes: usize) {
     USAGE.with(|usage| {
-        usage.held.set(usage.held.get().wrapping_add(allocated).wrapping_sub(freed));
-        usage.total.set(usage.total.get().wrapping_add(allocated));
+        usage.held.set(usage.held.get().wrapping_add(bytes));
+        usage.total.set(usage.total.get().wrapping_add(bytes));
         let here = stack_address();
         if here < usage.deepest.get() {
             usage.deepest.set(here);
@@ -117,29 +118,36 @@ fn count(allocated: usize, freed: usize) {
     });
 }
 
+/// Counts memory that was freed.
+#[inline]
+fn freed(bytes: usize) {
+    USAGE.with(|usage| usage.held.set(usage.held.get().wrapping_sub(bytes)));
+}
+
 // SAFETY: all methods call those of `System` with unchanged arguments. Counting neither allocates nor panics: the cells of
 // the thread are initialised by constants, and have no destructor.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(layout.size(), 0);
+        allocated(layout.size());
         // SAFETY: the caller upholds the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        count(0, layout.size());
+        freed(layout.size());
         // SAFETY: the caller upholds the contract of `dealloc`.
         unsafe { System.dealloc(pointer, layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count(layout.size(), 0);
+        allocated(layout.size());
         // SAFETY: the caller upholds the contract of `alloc_zeroed`.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count(size, layout.size());
+        allocated(size);
+        freed(layout.size());
         // SAFETY: the caller upholds the contract of `realloc`.
         unsafe { System.realloc(pointer, layout, size) }
     }
