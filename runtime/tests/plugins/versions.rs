@@ -164,7 +164,9 @@ fn other_layout_of_same_version_is_rejected() {
         "    /// Maximum bytes of payload.\n    pub bytes: u32,",
         "    /// Maximum bytes of payload.\n    pub bytes: u64,",
     );
-    let path = derive::plugin("abi-other-layout", &[wider]);
+    let kit: Change<'_> =
+        ("tremor-pdk/src/batch.rs", "narrow(limit.bytes) }", "limit.bytes as u64 }");
+    let path = derive::plugin("abi-other-layout", &[wider, kit]);
     let error = load(&path, Policy::default()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Layout, "{error}");
     let text = error.to_string();

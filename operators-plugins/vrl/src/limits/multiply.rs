@@ -18,7 +18,7 @@ use super::mebibytes;
 use crate::memory::remaining;
 
 /// Name of the function to which `*` is compiled. Programs cannot call it, because it is not a name.
-const NAME: &str = "*";
+const FUNCTION: &str = "*";
 
 /// A syntax tree that is changed.
 #[derive(Default)]
@@ -211,7 +211,7 @@ fn multiply(span: Span, left: Node<ast::Expr>, right: Node<ast::Expr>) -> ast::F
     let argument =
         |expr: Node<ast::Expr>| Node::new(expr.span(), ast::FunctionArgument { ident: None, expr });
     ast::FunctionCall {
-        ident: Node::new(span, Ident::new(NAME)),
+        ident: Node::new(span, Ident::new(FUNCTION)),
         abort_on_error: false,
         arguments: vec![argument(left), argument(right)],
         closure: None,
@@ -224,7 +224,7 @@ pub(crate) struct Multiply;
 
 impl Function for Multiply {
     fn identifier(&self) -> &'static str {
-        NAME
+        FUNCTION
     }
 
     fn usage(&self) -> &'static str {
