@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_that_a_preprocessor_may_have_joined_have_no_position() {
+    fn messages_that_may_have_been_joined_have_no_position() {
         let mut plus = SupervisedPreprocessor::new(supervised(|| {
             Box::<Plus>::default() as Box<dyn Preprocessor>
         }));

@@ -159,7 +159,7 @@ impl Identities {
 #[cfg(test)]
 mod tests {
     use super::{Batch, Identities, Output, Surplus};
-    use crate::batch::Buffered;
+    use crate::{batch::Buffered, document::Writer};
 
     /// Returns a batch of the pull `pull`, whose messages all have the same length and no positions.
     fn batch(pull: u64, count: usize) -> Batch {
@@ -209,7 +209,7 @@ mod tests {
         let mut batch = batch(1, count);
         let rejected = batch.decode_as(|bytes, nodes, span| {
             let number = i64::from(bytes[span.start as usize]);
-            let mut writer = crate::document::Writer::new(bytes, nodes);
+            let mut writer = Writer::new(bytes, nodes);
             writer.begin_object();
             writer.key("number");
             writer.i64(number);
@@ -226,9 +226,17 @@ mod tests {
         type Edit = fn(&mut Batch, &mut Output);
         let edits: [Edit; 12] = [
             |batch, _| batch.for_each_mut(|mut it| *it.value_mut().unwrap() = "new".into()),
-            |batch, _| batch.for_each_mut(|mut it| it.write_value(|to| Ok(to.null())).unwrap()),
+            |batch, _| {
+                batch.for_each_mut(|mut it| {
+                    it.write_value(|to| {
+                        to.null();
+                        Ok(())
+                    })
+                    .unwrap();
+                });
+            },
             |batch, _| batch.for_each_mut(|mut it| it.set_metadata("new".into())),
-            |batch, _| batch.for_each_mut(|mut it| it.write_metadata(|to| to.null()).unwrap()),
+            |batch, _| batch.for_each_mut(|mut it| it.write_metadata(|to| to.str("new")).unwrap()),
             |batch, _| batch.for_each_mut(|mut it| it.set_ingest_ns(7)),
             |batch, _| {
                 let mut copy = Batch::new();
