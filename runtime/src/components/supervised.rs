@@ -267,7 +267,7 @@ fn forget_position(event: &mut Event) {
 
 impl Preprocessor for SupervisedPreprocessor {
     fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        self.call(batch, output, |it, batch, output| it.process(batch, output))
+        self.call(batch, output, Preprocessor::process)
     }
 
     fn on_time(&mut self, now: u64, batch: &mut Batch, output: &mut Output) -> Result<()> {
