@@ -221,7 +221,8 @@ impl<P: Clone> Watermarks<P> {
         }
         // A pull without an event has the number of the next one, whose parts replace its own.
         marks.parts.remove(&pull);
-        if parts.len() > 1 {
+        // Events before the first part belong to parts of an earlier writer, so it is not known which streams fail.
+        if parts.len() > 1 && parts[0].begin == 0 {
             marks.parts.insert(pull, parts);
         }
     }

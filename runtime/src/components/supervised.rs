@@ -4,9 +4,9 @@
 //! one, so that only those on which it panics again fail. If no message of several batches succeeds, the part is not
 //! called any more: [`PartRestarts`].
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
-use tremor_abi::batch::{Event, HostBatch, Rejected};
+use tremor_abi::batch::{Event, HostBatch, HostOutput, Rejected};
 use tremor_pdk::{Batch, Error, ErrorKind, Output, Postprocessor, Preprocessor, Result};
 
 use crate::{
@@ -194,26 +194,34 @@ impl Postprocessor for SupervisedPostprocessor {
 
 /// A preprocessor that is replaced when it panics. The input of the call is rejected as a whole, because the
 /// preprocessor may have processed a part of it.
+///
+/// A message has a position in its pull only if it is certain that the preprocessor did not join several events: a
+/// failed message would otherwise count as the failure of one of them alone.
 pub(super) struct SupervisedPreprocessor {
     supervised: Supervised<Box<dyn Preprocessor>>,
     /// Input of the current call.
     events: Vec<Event>,
+    /// Streams of which the preprocessor buffers messages.
+    begun: BTreeSet<u64>,
 }
 
 impl SupervisedPreprocessor {
     pub(super) fn new(supervised: Supervised<Box<dyn Preprocessor>>) -> Self {
-        Self { supervised, events: Vec::new() }
+        Self { supervised, events: Vec::new(), begun: BTreeSet::new() }
     }
 
     /// Makes a call. After a panic, leaves the input of the call in the batch, unless its buffers are gone.
     fn call(
         &mut self,
         batch: &mut Batch,
-        call: impl FnOnce(&mut dyn Preprocessor, &mut Batch) -> Result<()>,
+        output: &mut Output,
+        call: impl FnOnce(&mut dyn Preprocessor, &mut Batch, &mut Output) -> Result<()>,
     ) -> Result<()> {
+        batch.events_mut().iter_mut().filter(|it| it.is_fragment()).for_each(forget_position);
         self.events.clear();
         self.events.extend_from_slice(batch.events());
-        let result = self.supervised.call(|it| call(&mut **it, batch));
+        let before = output.rejected().len();
+        let result = self.supervised.call(|it| call(&mut **it, batch, output));
         if result.as_ref().is_err_and(|error| error.kind() == ErrorKind::PANICKED) {
             self.supervised.needs_two |= self.events.is_empty();
             batch.set_events(&self.events);
@@ -221,13 +229,49 @@ impl SupervisedPreprocessor {
                 batch.set_events(&[]);
             }
         }
+        let has_position = |event: &Event| event.position().is_some();
+        if !self.begun.is_empty() || self.events.iter().any(has_position) {
+            self.forget_joined(batch, output, before);
+        }
         result
     }
+
+    /// Removes the positions of the results of a call in streams of which an event may be a part of another one. The
+    /// first `before` rejected events are those of earlier calls.
+    fn forget_joined(&mut self, batch: &mut Batch, output: &mut Output, before: usize) {
+        let Self { supervised, events, begun } = self;
+        let rejected = output.rejected().iter().skip(before).map(|it| &it.event);
+        let known = |it: &Event| it.position().map(|position| (it.stream, position));
+        let mut left: Vec<_> = batch.events().iter().chain(rejected).filter_map(known).collect();
+        left.sort_unstable();
+        let gone = events.iter().filter_map(known).filter(|it| left.binary_search(it).is_err());
+        let mut joined = std::mem::take(begun);
+        joined.extend(gone.map(|(stream, _)| stream));
+        if joined.is_empty() {
+            return;
+        }
+        let is_joined = |event: &Event| joined.contains(&event.stream);
+        batch.events_mut().iter_mut().filter(|it| is_joined(it)).for_each(forget_position);
+        let mut rejected = output.take_rejected();
+        let own = rejected.iter_mut().skip(before).map(|it| &mut it.event);
+        own.filter(|it| is_joined(it)).for_each(forget_position);
+        output.reject_all(rejected);
+        joined.retain(|stream| supervised.instance.buffers(*stream));
+        *begun = joined;
+    }
+}
+
+fn forget_position(event: &mut Event) {
+    event.set_position(usize::MAX);
 }
 
 impl Preprocessor for SupervisedPreprocessor {
     fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        self.call(batch, |it, batch| it.process(batch, output))
+        self.call(batch, output, Preprocessor::process)
+    }
+
+    fn on_time(&mut self, now: u64, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        self.call(batch, output, |it, batch, output| it.on_time(now, batch, output))
     }
 
     fn has_more(&self) -> bool {
@@ -236,10 +280,6 @@ impl Preprocessor for SupervisedPreprocessor {
 
     fn due(&self) -> Option<u64> {
         self.supervised.instance.due()
-    }
-
-    fn on_time(&mut self, now: u64, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        self.call(batch, |it, batch| it.on_time(now, batch, output))
     }
 
     fn buffers(&self, stream: u64) -> bool {
@@ -259,10 +299,10 @@ impl Preprocessor for SupervisedPreprocessor {
 mod tests {
     use std::sync::Arc;
 
-    use tremor_abi::batch::HostBatch;
-    use tremor_pdk::{Batch, Error, Output, Postprocessor, Result};
+    use tremor_abi::batch::{Event, HostBatch};
+    use tremor_pdk::{Batch, Error, Output, Postprocessor, Preprocessor, Result};
 
-    use super::{Maker, Supervised, SupervisedPostprocessor};
+    use super::{Maker, Supervised, SupervisedPostprocessor, SupervisedPreprocessor};
     use crate::{clock::Clock, watchdog::Calls};
 
     /// A postprocessor that panics for several messages, and appends the size of the batch to a single message.
@@ -282,16 +322,75 @@ mod tests {
         }
     }
 
-    #[test]
-    fn messages_that_are_processed_alone_are_in_small_batches() {
+    fn supervised<T: 'static>(make: fn() -> T) -> Supervised<T> {
         let maker = Maker {
             connector: "output".to_owned(),
-            part: "postprocessor `x`".to_owned(),
-            make: Box::new(|| Ok(Box::new(Sizes) as Box<dyn Postprocessor>)),
+            part: "processor `x`".to_owned(),
+            make: Box::new(move || Ok(make())),
             calls: Arc::<Calls>::default(),
             clock: Clock::simulated(0),
         };
-        let supervised = Supervised::new(Arc::new(maker), Arc::default()).unwrap();
+        Supervised::new(Arc::new(maker), Arc::default()).unwrap()
+    }
+
+    /// A preprocessor that adds each message that ends with `+` to the next one of its stream, and rejects `bad`.
+    #[derive(Default)]
+    struct Plus(Vec<u8>);
+
+    impl Preprocessor for Plus {
+        fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+            output.reject_all(batch.cut(|cutter| match cutter.payload() {
+                [first @ .., b'+'] => self.0.extend_from_slice(first),
+                [.., b'-'] => cutter.refuse(Error::bad_data("bad")),
+                payload => cutter.emit_joined(&std::mem::take(&mut self.0), 0..payload.len()),
+            }));
+            Ok(())
+        }
+
+        fn buffers(&self, stream: u64) -> bool {
+            stream == 1 && !self.0.is_empty()
+        }
+    }
+
+    /// Returns the results of a call of [`Plus`]: their positions, by message and then by rejected message.
+    fn positions(
+        plus: &mut SupervisedPreprocessor,
+        input: &[(u64, &str)],
+        is_fragment: bool,
+    ) -> Vec<Option<usize>> {
+        let (mut batch, mut output) = (Batch::new(), Output::new());
+        for (position, (stream, text)) in input.iter().enumerate() {
+            let mut stream = batch.stream(*stream);
+            if is_fragment {
+                stream.push_fragment(text.as_bytes());
+            } else {
+                stream.push_message(text.as_bytes());
+            }
+            batch.events_mut()[position].set_position(position);
+        }
+        plus.process(&mut batch, &mut output).unwrap();
+        let rejected = output.rejected().iter().map(|it| &it.event);
+        batch.events().iter().chain(rejected).map(Event::position).collect()
+    }
+
+    #[test]
+    fn messages_that_may_have_been_joined_have_no_position() {
+        let mut plus = SupervisedPreprocessor::new(supervised(|| {
+            Box::<Plus>::default() as Box<dyn Preprocessor>
+        }));
+        let separate = positions(&mut plus, &[(1, "a"), (1, "b-"), (1, "c")], false);
+        assert_eq!(separate, [Some(0), Some(2), Some(1)]);
+        let joined = [(1, "a"), (1, "b+"), (1, "c"), (2, "d"), (1, "e-")];
+        assert_eq!(positions(&mut plus, &joined, false), [None, None, Some(3), None]);
+        assert_eq!(positions(&mut plus, &[(1, "f+")], false), []);
+        assert_eq!(positions(&mut plus, &[(1, "g"), (2, "h")], false), [None, Some(1)]);
+        assert_eq!(positions(&mut plus, &[(1, "i")], false), [Some(0)]);
+        assert_eq!(positions(&mut plus, &[(1, "j")], true), [None], "the bytes may be of two");
+    }
+
+    #[test]
+    fn messages_that_are_processed_alone_are_in_small_batches() {
+        let supervised = supervised(|| Box::new(Sizes) as Box<dyn Postprocessor>);
         let (mut batch, mut output) = (Batch::new(), Output::new());
         for number in 0..100 {
             batch.push_message(if number == 7 { b"bad" } else { b"text" });

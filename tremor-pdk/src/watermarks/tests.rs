@@ -388,6 +388,22 @@ fn exchanged_parts_have_positions_of_their_own() {
     assert_eq!(moved, [(2, 1)]);
 }
 
+#[test]
+fn events_of_several_writers_of_a_pull_fail_with_it() {
+    let mut watermarks = Watermarks::new();
+    let mut first = batch(1);
+    let mut one = writer(&watermarks, &mut first);
+    one.push_message(7, 10, b"a");
+    one.push_message(7, 20, b"b");
+    drop(one);
+    let mut two = writer(&watermarks, &mut first);
+    two.push_message(7, 30, b"c");
+    two.push_message(7, 40, b"d");
+    drop(two);
+    let (_, moved) = failed_events(&mut watermarks, 1, std::slice::from_ref(&(1..2)));
+    assert!(moved.iter().all(|(_, position)| *position < 20), "{moved:?}");
+}
+
 /// A pull that adds no event has the same number as the next one.
 #[test]
 fn positions_of_a_pull_without_events_do_not_count_for_the_next() {

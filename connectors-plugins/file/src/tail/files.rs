@@ -238,12 +238,22 @@ impl Files {
                     None => batch.apply_origin(0, &origin::of(&input.path)),
                 }
                 let ends = if is_divisible { pull::ends(batch, position) } else { Vec::new() };
-                let ending = input.ending.filter(|ending| ending.position == position);
+                let mut endings = pull::endings(batch, &ends);
+                if ends.is_empty() {
+                    endings.extend(input.ending.filter(|ending| ending.position == position));
+                }
                 let cut_off = (stream != before).then_some(before);
                 let length = input.length;
-                let info =
-                    PullInfo { stream, position, ends, bytes, length, is_partial, ending, cut_off };
-                return Ok(Next::Pull(info));
+                return Ok(Next::Pull(PullInfo {
+                    stream,
+                    position,
+                    ends,
+                    bytes,
+                    length,
+                    is_partial,
+                    endings,
+                    cut_off,
+                }));
             }
         }
         let is_over = !self.options.follow && self.summary.is_finished();

@@ -53,6 +53,14 @@ impl Ending {
         Self { position, bytes: last.len() as u64, hash: short_hash(last) }
     }
 
+    /// Returns the hash of the end of `bytes`, which end at `position` of the file. `before` are the last bytes
+    /// before `bytes`, and then those before `position`.
+    pub(super) fn after(before: &mut Vec<u8>, bytes: &[u8], position: u64) -> Self {
+        before.extend_from_slice(&bytes[bytes.len().saturating_sub(LAST_BYTES)..]);
+        before.drain(..before.len().saturating_sub(LAST_BYTES));
+        Self::of(before, position)
+    }
+
     /// Returns the range of the file that is hashed.
     pub(super) fn range(&self) -> Range<u64> {
         self.position.saturating_sub(self.bytes)..self.position

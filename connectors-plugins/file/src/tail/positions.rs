@@ -311,13 +311,13 @@ impl Pulls {
     pub(super) fn register(&self, pull: u64, info: &PullInfo) {
         let since_ns = self.0.host.monotonic_ns();
         let mut state = self.0.state();
-        let PullInfo { stream, length, ending, .. } = *info;
+        let PullInfo { stream, length, .. } = *info;
         let state = &mut *state;
         let file = state.by_stream.get(&stream).and_then(|at| state.files.get_mut(*at));
         if let Some(Tracked { entry, .. }) = file {
             entry.unread = length.saturating_sub(entry.position);
         }
-        if let Some(ending) = ending {
+        for ending in &info.endings {
             let endings = state.endings.entry(stream).or_default();
             // A stream may have been rewound.
             while endings.pop_if(|last| last.position >= ending.position).is_some() {}
@@ -325,7 +325,7 @@ impl Pulls {
                 let acknowledged = self.0.marks.of(stream).unwrap_or_default();
                 endings.retain(|ending| ending.position >= acknowledged);
             }
-            endings.push(ending);
+            endings.push(*ending);
         }
         let bytes = info.bytes as u64;
         state.pulls.insert(pull, Pulled { bytes, since_ns });

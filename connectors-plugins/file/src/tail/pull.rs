@@ -18,8 +18,8 @@ pub(super) struct PullInfo {
     pub(super) length: u64,
     /// `true` if the events end in a part of a message.
     pub(super) is_partial: bool,
-    /// Hash of the bytes before `position`, if known.
-    pub(super) ending: Option<Ending>,
+    /// Hashes of the bytes before `ends`, or before `position` if `ends` is empty and the hash is known.
+    pub(super) endings: Vec<Ending>,
     /// The previous stream of the file, if the file was truncated and that stream was aborted
     /// within a message.
     pub(super) cut_off: Option<u64>,
@@ -59,4 +59,11 @@ pub(super) fn ends(batch: &RawBatch, position: u64) -> Vec<u64> {
         end
     };
     lengths.into_iter().map(after).collect()
+}
+
+/// Returns the hashes of the bytes before `ends`, the positions after the events of a pull.
+pub(super) fn endings(batch: &RawBatch, ends: &[u64]) -> Vec<Ending> {
+    let mut before = Vec::new();
+    let events = batch.iter().zip(ends);
+    events.map(|(event, end)| Ending::after(&mut before, event.raw(), *end)).collect()
 }

@@ -230,6 +230,7 @@ impl Step {
     /// Removes all results of a call.
     fn discard_results(&mut self) {
         self.output.clear();
+        self.surplus = Surplus::default();
         self.output.begin(self.buffers.current());
     }
 

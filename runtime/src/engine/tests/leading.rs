@@ -324,3 +324,22 @@ fn batch_that_was_edited_before_a_panic_is_not_repeated() {
     scene.take_in(0, &[4]);
     assert_eq!(scene.end().letters().len(), 3);
 }
+
+/// A stateless operator that sends its first event and then panics on it.
+struct SendsFirst;
+
+impl Operator for SendsFirst {
+    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        output.send(0, batch.part(0..1));
+        Err(Error::panicked("poison"))
+    }
+}
+
+/// The events that a call returns before it panics are not compared with those of the batch.
+#[test]
+fn events_that_all_panic_are_rejected_although_one_was_sent() {
+    let mut scene = Scene::new(ONE_SOURCE, 0, usize::MAX, || SendsFirst);
+    scene.take_in(0, &[1, 2]);
+    let ended = scene.end();
+    assert_eq!((ended.letters().len(), ended.main().failed), (2, 0));
+}

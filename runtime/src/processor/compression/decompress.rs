@@ -198,7 +198,13 @@ impl<F: Format> Decompress<F> {
         });
         let Stream { part, state } = stream;
         let decode = match state {
-            State::Open(decode) => decode,
+            State::Open(decode) => {
+                if !decode.may_end() {
+                    // The member begins in an earlier event, from which on its data has to be read again.
+                    cutter.forget_position();
+                }
+                decode
+            }
             State::Lost(bytes) => {
                 *bytes += length as u64;
                 return;

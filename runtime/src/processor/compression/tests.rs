@@ -1,5 +1,5 @@
 use serde_json::{Value, json};
-use tremor_abi::batch::HostBatch;
+use tremor_abi::batch::{Event, HostBatch};
 use tremor_pdk::Batch;
 
 use crate::processor::testing::{
@@ -67,6 +67,23 @@ fn stream_of_members_is_the_same_in_any_fragments() {
                 },
             );
         }
+    }
+}
+
+#[test]
+fn data_of_a_member_in_several_fragments_has_no_position() {
+    for name in streams() {
+        let member = frame(name, &json!(null), &[text(20_000)]).0.concat();
+        let mut batch = Batch::new();
+        for fragment in [&member[..], &member[..100], &member[100..]] {
+            batch.stream(1).push_fragment(fragment);
+        }
+        let events = batch.events_mut().iter_mut().enumerate();
+        events.for_each(|(position, event)| event.set_position(position));
+        assert_eq!(process(&mut *pre(name, &json!(null)), &mut batch), [] as [String; 0]);
+        let positions = || batch.events().iter().map(Event::position);
+        assert_eq!(positions().next(), Some(Some(0)), "{name}");
+        assert!(positions().all(|position| position != Some(2)), "{name}");
     }
 }
 

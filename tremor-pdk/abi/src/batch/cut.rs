@@ -103,7 +103,7 @@ impl Cutter<'_> {
 
     /// Removes the position of the event in its pull, so that the messages that are cut from the event have none. Call this
     /// if the first of them begins in an earlier event: another position would claim that all of the message is there.
-    #[doc(hidden)] // only for the splitter of the kit
+    #[doc(hidden)] // for the kit and for built-in preprocessors; the host does not trust the positions of a plugin's
     pub fn forget_position(&mut self) {
         self.template.set_position(usize::MAX);
     }

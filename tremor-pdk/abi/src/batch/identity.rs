@@ -159,7 +159,7 @@ impl Identities {
 #[cfg(test)]
 mod tests {
     use super::{Batch, Identities, Output, Surplus};
-    use crate::batch::Buffered;
+    use crate::{batch::Buffered, document::Writer};
 
     /// Returns a batch of the pull `pull`, whose messages all have the same length and no positions.
     fn batch(pull: u64, count: usize) -> Batch {
@@ -202,6 +202,84 @@ mod tests {
             *batch = copy;
         };
         assert_eq!(surplus(40_000, copied), (0, 0, 0));
+    }
+
+    /// Returns a decoded batch, whose events have the bytes that they were decoded from.
+    fn decoded(count: usize) -> Batch {
+        let mut batch = batch(1, count);
+        let rejected = batch.decode_as(|bytes, nodes, span| {
+            let number = i64::from(bytes[span.start as usize]);
+            let mut writer = Writer::new(bytes, nodes);
+            writer.begin_object();
+            writer.key("number");
+            writer.i64(number);
+            writer.end_object();
+            let root = writer.finish().map_err(crate::error::PluginError::internal)?;
+            Ok((root, Some(crate::batch::Format::Json)))
+        });
+        assert!(rejected.is_empty());
+        batch
+    }
+
+    #[test]
+    fn edited_and_copied_events_are_recognised() {
+        type Edit = fn(&mut Batch, &mut Output);
+        let edits: [Edit; 12] = [
+            |batch, _| batch.for_each_mut(|mut it| *it.value_mut().unwrap() = "new".into()),
+            |batch, _| {
+                batch.for_each_mut(|mut it| {
+                    it.write_value(|to| {
+                        to.null();
+                        Ok(())
+                    })
+                    .unwrap();
+                });
+            },
+            |batch, _| batch.for_each_mut(|mut it| it.set_metadata("new".into())),
+            |batch, _| batch.for_each_mut(|mut it| it.write_metadata(|to| to.str("new")).unwrap()),
+            |batch, _| batch.for_each_mut(|mut it| it.set_ingest_ns(7)),
+            |batch, _| {
+                let mut copy = Batch::new();
+                batch.iter().for_each(|event| copy.push_event(event));
+                *batch = copy;
+            },
+            |batch, _| {
+                let mut copy = Batch::new();
+                copy.append(batch.part(2..4));
+                copy.append(batch.part(0..2));
+                *batch = copy;
+            },
+            |batch, _| *batch = batch.pick(&[3, 1, 0, 2]),
+            |batch, output| output.divert(batch, |_| crate::batch::Verdict::Port(1)),
+            |batch, output| {
+                let mut copy = Batch::new();
+                batch.iter().for_each(|event| copy.push_event(event));
+                let mut buffered = Buffered::new();
+                buffered.absorb_all(batch, output);
+                buffered.emit_events(output, 0, copy);
+            },
+            |batch, output| {
+                let mut buffered = Buffered::new();
+                let taken = buffered.absorb_all(batch, output);
+                buffered.reject(output, taken, crate::error::PluginError::bad_data("no"));
+            },
+            |batch, _| {
+                batch.compact_sparse();
+                batch.for_each_mut(|mut it| it.set_metadata("new".into()));
+            },
+        ];
+        for (number, edit) in edits.iter().enumerate() {
+            for shared in [false, true] {
+                let (mut identities, mut output) = (Identities::default(), Output::new());
+                let mut batch = decoded(4);
+                let _other = shared.then(|| batch.clone());
+                output.begin(1);
+                identities.record(&mut batch);
+                edit(&mut batch, &mut output);
+                let surplus = identities.surplus(&batch, &output);
+                assert!(surplus.is_none(), "{number} {shared}: {surplus:?}");
+            }
+        }
     }
 
     #[test]

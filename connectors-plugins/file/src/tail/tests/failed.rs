@@ -91,6 +91,20 @@ fn messages_before_the_first_failed_one_are_not_read_again() {
 }
 
 #[test]
+fn rewritten_file_is_recognised_after_a_part_of_a_pull() {
+    let banner = "x".repeat(2_000);
+    let scene = Scene::new(&[("in", &format!("{banner}\none\ntwo\nthree\n"))]);
+    let mut source = scene.open(CHECKPOINT).unwrap();
+    let batches = source.pull_all().unwrap();
+    source.acks().unwrap().fail(batches[0].pull(), std::slice::from_ref(&(2..3))).unwrap();
+    source.stop().unwrap();
+    scene.write("in", &format!("{banner}\nnew\nnext\n"));
+    let mut source = scene.open(CHECKPOINT).unwrap();
+    let all = text(&source.pull_all().unwrap()).concat();
+    assert_eq!(all, format!("{banner}\nnew\nnext\n[ends]"));
+}
+
+#[test]
 fn failed_message_is_read_again_with_those_that_follow() {
     let scene = Scene::new(&[("in", "one\ntwo\nthree\n")]);
     let mut source = scene.open(&format!(r#"{CHECKPOINT}, "follow": true"#)).unwrap();
