@@ -50,9 +50,9 @@ pub(crate) fn compile(source: &str, allow_environment: bool, host: &Host) -> Res
     let mut rewriter = Rewriter::default();
     let limited = parse(source).ok().map(|program| rewriter.program(program));
     if let Some(position) = rewriter.position {
-        let most = Rewriter::MOST_POSITION;
+        let (most, from_end) = (Rewriter::MOST_POSITION, Rewriter::MOST_FROM_END);
         return Err(Error::configuration(format!(
-            "the program assigns the element {position} of an array: expected a position from -{most} to {most}, \
+            "the program assigns the element {position} of an array: expected a position from -{from_end} to {most}, \
              because all elements before it are created"
         )));
     }
