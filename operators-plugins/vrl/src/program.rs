@@ -46,17 +46,18 @@ pub(crate) fn compile(source: &str, allow_environment: bool, host: &Host) -> Res
         Error::configuration(format!("the program does not compile:{diagnostics}{advice}"))
     };
     let functions = functions(allow_environment);
-    let mut compiled = compile_with_external(source, &functions, &ExternalEnv::default(), config())
-        .map_err(|diagnostics| failed(diagnostics, advice(source, allow_environment)))?;
+    // Comes first, because the compiler takes minutes for some positions.
     let mut rewriter = Rewriter::default();
     let limited = parse(source).ok().map(|program| rewriter.program(program));
     if let Some(position) = rewriter.position {
+        let (most, from_end) = (Rewriter::MOST_POSITION, Rewriter::MOST_FROM_END);
         return Err(Error::configuration(format!(
-            "the program assigns the element {position} of an array: expected a position of at most {}, because all \
-             elements before it are created",
-            Rewriter::MOST_POSITION
+            "the program assigns the element {position} of an array: expected a position from -{from_end} to {most}, \
+             because all elements before it are created"
         )));
     }
+    let mut compiled = compile_with_external(source, &functions, &ExternalEnv::default(), config())
+        .map_err(|diagnostics| failed(diagnostics, advice(source, allow_environment)))?;
     if let Some(limited) = limited.filter(|_| rewriter.is_changed) {
         let advice = "An operand of `*` that can fail and that may be a text must be assigned to a variable first, or \
                       converted to a number, for example with `int!`.";

@@ -116,6 +116,39 @@ fn file_without_permission_is_a_problem_until_it_is_readable() {
     assert_eq!(log.matches("permission denied").count(), 1, "{log}");
 }
 
+#[test]
+fn checkpoint_that_cannot_be_written_is_a_problem() {
+    let scene = Scene::new(
+        "connectors:
+  input:
+    type: file
+    preprocessors: [lines]
+    codec: string
+    config: { path: in, mode: read, follow: true, checkpoint: positions/at, poll_interval: 20ms }
+  output: { type: file, codec: string, postprocessors: [lines], config: { path: out, mode: write } }
+links: [input -> output]",
+    );
+    let folder = scene.path().join("positions");
+    fs::create_dir(&folder).unwrap();
+    fs::write(scene.path().join("in"), "one\n").unwrap();
+    let asked = start(scene, &["flow.yaml"]);
+    until_out(&asked, "one\n");
+    until_state(&asked, "input", "running");
+    fs::remove_dir_all(&folder).unwrap();
+    let mut file = File::options().append(true).open(asked.path().join("in")).unwrap();
+    file.write_all(b"two\n").unwrap();
+    expect_problem(&asked, "input", "cannot write the checkpoint `positions/at`");
+    file.write_all(b"three\n").unwrap();
+    let status = "/v1/flows/flow/connectors/input";
+    asked.until(status, |it| it["retries"]["pull"].as_u64() > Some(1));
+    fs::create_dir(&folder).unwrap();
+    until_out(&asked, "one\ntwo\nthree\n");
+    until_state(&asked, "input", "running");
+    until_ready(&asked, 200);
+    assert!(folder.join("at").exists());
+    asked.end();
+}
+
 /// A file is closed after a read if more files are read than may be open.
 #[test]
 fn closed_file_that_became_unreadable_is_a_problem() {

@@ -9,7 +9,9 @@ use std::{
 };
 
 use rustix::process::{Resource, getrlimit};
-use tremor_pdk::{Error, ErrorKind, Host, RawBatch, Result, info, units::Interval, warn};
+use tremor_pdk::{
+    Error, ErrorKind, ErrorPolicy, Host, RawBatch, Result, info, units::Interval, warn,
+};
 
 use super::{
     checkpoint::Entry,
@@ -202,7 +204,8 @@ impl Files {
             self.search(now_ns)?;
         }
         if self.positions.as_ref().is_some_and(Positions::is_due) {
-            self.commit()?;
+            // Retry after every error, because the checkpoint could be written when the source started.
+            self.commit().map_err(|error| error.with_policy(ErrorPolicy::RETRY))?;
         }
         self.summary.refresh(&self.inputs);
         self.gauges.update(&self.summary, &self.open, now_ns);

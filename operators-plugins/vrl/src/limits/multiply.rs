@@ -33,6 +33,10 @@ impl Rewriter {
     /// Maximum position of an element in a path that a program assigns, because all elements before it are created.
     pub(crate) const MOST_POSITION: usize = 100_000;
 
+    /// Maximum distance of such an element from the end of an array, because the time to compile the path grows with the
+    /// square of the distance.
+    pub(crate) const MOST_FROM_END: usize = 1_000;
+
     pub(crate) fn program(&mut self, program: ast::Program) -> ast::Program {
         let mut root = |root: ast::RootExpr| match root {
             ast::RootExpr::Expr(node) => ast::RootExpr::Expr(self.node(node)),
@@ -152,7 +156,8 @@ impl Rewriter {
         };
         for segment in path.into_iter().flat_map(|path| &path.segments) {
             if let OwnedSegment::Index(position) = segment
-                && position.unsigned_abs() > Self::MOST_POSITION
+                && position.unsigned_abs()
+                    > if *position < 0 { Self::MOST_FROM_END } else { Self::MOST_POSITION }
             {
                 self.position = Some(*position);
             }

@@ -11,7 +11,7 @@ pub(crate) struct Problems {
     present: BTreeMap<String, (Instant, Error)>,
     /// Description of the problem that was reported last, even if it does not exist any more.
     last: Option<String>,
-    /// Number of errors so far, by kind.
+    /// Number of problems that have begun so far, by kind.
     pub(super) errors: BTreeMap<&'static str, u64>,
 }
 
@@ -22,9 +22,13 @@ impl Problems {
             self.present.remove(name);
             return;
         };
-        *self.errors.entry(error.kind().as_str()).or_default() += 1;
         self.last = Some(error.to_string());
-        let since = self.present.get(name).map_or(now, |(since, _)| *since);
+        let since = self.present.get(name).map(|(since, _)| *since);
+        // A new description of the problem, such as one file less, is not another error.
+        if since.is_none() {
+            *self.errors.entry(error.kind().as_str()).or_default() += 1;
+        }
+        let since = since.unwrap_or(now);
         self.present.insert(name.to_owned(), (since, error));
     }
 
