@@ -74,6 +74,23 @@ pub fn without_placeholders(key: &str, text: &str) -> Result<String> {
     Ok(plain)
 }
 
+/// Like [`without_placeholders`], for the value of the header `name` in the key `headers`. The value of a header whose
+/// name stands for credentials is returned unchanged, because a token or a password may contain any braces.
+///
+/// # Errors
+/// Returns the errors of [`without_placeholders`].
+pub fn header_without_placeholders(name: &str, value: &str) -> Result<String> {
+    let name = name.to_ascii_lowercase();
+    if CREDENTIALS.iter().any(|word| name.contains(word)) {
+        return Ok(value.to_owned());
+    }
+    without_placeholders(&format!("headers.{name}"), value)
+}
+
+/// Parts of the names of headers whose values are credentials, such as `proxy-authorization` and `x-api-key`.
+const CREDENTIALS: [&str; 7] =
+    ["auth", "cookie", "credential", "key", "password", "secret", "token"];
+
 /// Like [`without_placeholders`], for a key whose value is a path.
 ///
 /// # Errors
@@ -112,7 +129,7 @@ mod tests {
     use serde_json::{Value, json};
     use tremor_abi::{literal, value::Number};
 
-    use super::{read, without_placeholders};
+    use super::{header_without_placeholders, read, without_placeholders};
 
     #[derive(Debug, Default, Deserialize, PartialEq, Eq)]
     #[serde(default, deny_unknown_fields)]
@@ -190,6 +207,17 @@ mod tests {
         }
         let written = without_placeholders("path", "a/{{hostname}}-{{x:-y}}").unwrap();
         assert_eq!(written, "a/{hostname}-{x:-y}");
+    }
+
+    #[test]
+    fn credentials_in_headers_are_used_unchanged() {
+        for name in ["Authorization", "proxy-authorization", "X-Api-Key", "cookie"] {
+            for text in ["Bearer s3{cret}x", "Bearer s3{{cret}}x"] {
+                assert_eq!(header_without_placeholders(name, text).unwrap(), text);
+            }
+        }
+        let error = header_without_placeholders("X-Host", "{hostname}").unwrap_err().to_string();
+        assert!(error.starts_with("`headers.x-host`: nothing replaces `{hostname}`"), "{error}");
     }
 
     #[test]

@@ -104,7 +104,9 @@ pub use self::{
     },
     codec::{Codec, Message},
     component::{Component, ComponentContext},
-    config::{NoConfig, path_without_placeholders, without_placeholders},
+    config::{
+        NoConfig, header_without_placeholders, path_without_placeholders, without_placeholders,
+    },
     connector::{Connector, Halves},
     host::{Blocking, Counter, Gauge, Histogram, Host, LogLevel, Task},
     limited_log::LimitedLog,

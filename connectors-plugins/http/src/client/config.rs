@@ -12,7 +12,7 @@ use hyper::{
     http::uri::PathAndQuery,
 };
 use tremor_pdk::{
-    ErrorPolicy,
+    ErrorPolicy, header_without_placeholders,
     net::tls::{Tls, TlsConnector},
     prelude::*,
     units::{Interval, Size},
@@ -227,7 +227,7 @@ impl Settings {
         headers.insert(ACCEPT_ENCODING, ACCEPTED);
         for (name, text) in &config.headers {
             let key = format!("headers.{name}");
-            let text = without_placeholders(&key, text)?;
+            let text = header_without_placeholders(name, text)?;
             headers.insert(header_name("headers", name)?, value(&key, &text)?);
         }
         if let Some(auth) = &config.auth {

@@ -2,7 +2,7 @@
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use tremor_pdk::{
-    ErrorPolicy,
+    ErrorPolicy, header_without_placeholders,
     net::futures_io::{AsyncRead, AsyncWrite},
     prelude::*,
     without_placeholders,
@@ -63,7 +63,7 @@ impl Handshake {
             Ok(())
         };
         for (name, value) in &config.headers {
-            let value = without_placeholders(&format!("headers.{name}"), value)?;
+            let value = header_without_placeholders(name, value)?;
             add("headers", name, &value)?;
         }
         match &config.auth {
