@@ -80,8 +80,8 @@ pub fn without_placeholders(key: &str, text: &str) -> Result<String> {
 /// # Errors
 /// Returns the errors of [`without_placeholders`].
 pub fn header_without_placeholders(name: &str, value: &str) -> Result<String> {
-    let name = name.to_ascii_lowercase();
-    if CREDENTIALS.iter().any(|word| name.contains(word)) {
+    let lower = name.to_ascii_lowercase();
+    if CREDENTIALS.iter().any(|word| lower.contains(word)) {
         return Ok(value.to_owned());
     }
     without_placeholders(&format!("headers.{name}"), value)
@@ -217,7 +217,7 @@ mod tests {
             }
         }
         let error = header_without_placeholders("X-Host", "{hostname}").unwrap_err().to_string();
-        assert!(error.starts_with("`headers.x-host`: nothing replaces `{hostname}`"), "{error}");
+        assert!(error.starts_with("`headers.X-Host`: nothing replaces `{hostname}`"), "{error}");
     }
 
     #[test]
