@@ -17,9 +17,9 @@ const MDBOOK: Tool = Tool {
     says: "mdbook v0.5.",
     features: &["--no-default-features", "--features=search"],
 };
-/// The latest run of all six flows, and the name of its subject that loads plugins dynamically.
-const RUN: &str = "bench/runs/2026-11-24-six-flows-24";
-const SUBJECT: &str = "plugin";
+/// The latest run of the flows, and the name of its subject that has loaded plugins and the default threads.
+const RUN: &str = "bench/runs/2026-11-28-threads";
+const SUBJECT: &str = "default";
 const CHART: &str = "docs/images/flows.svg";
 
 pub(crate) fn run() -> Result<()> {

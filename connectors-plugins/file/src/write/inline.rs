@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Maximum number of bytes of a write on the thread of the task: the messages of a chunk that a
 /// source has read from a file, after they became longer. The system copies them to the page cache
-/// in about 0.1 ms. From file to file, writes on other threads took more processor time and made a
-/// second thread of the runtime a loss.
+/// in about 0.1 ms. From file to file, reads and writes on other threads took more processor time
+/// and made a second thread of the runtime a loss (`bench/runs/2026-11-28-file-to-file`).
 pub(super) const MAX_INLINE_BYTES: u64 = 512 << 10;
 /// Minimum duration of a slow write, in ns. A write is slow because it waited for the disk, or
 /// because the system ran another process meanwhile. Therefore the disk is considered slow only
