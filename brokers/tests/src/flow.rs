@@ -1,6 +1,7 @@
 //! Runs the program, each time in a folder of its own.
 
 use std::{
+    fmt::{self, Display, Formatter},
     fs::{self, File},
     io::{Read, Write},
     net::TcpStream,
@@ -12,10 +13,16 @@ use tempfile::TempDir;
 
 use crate::{built::built, eventually};
 
-/// A running flow, killed when this value is dropped.
+/// A running flow, killed when this value is dropped. It is displayed as its log so far.
 pub struct Flow {
     child: Child,
     folder: TempDir,
+}
+
+impl Display for Flow {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.log())
+    }
 }
 
 impl Flow {
@@ -69,7 +76,7 @@ impl Flow {
     /// Waits for a line of the log that contains `text`, and returns the first one.
     pub fn says(&self, text: &str) -> String {
         let look = || self.lines("err").into_iter().find(|line| line.contains(text));
-        eventually(&format!("`{text}` in the log:\n{}", self.log()), look)
+        eventually(format_args!("`{text}` in the log:\n{}", self), look)
     }
 
     /// Sends a `GET` request to the admin API and returns the answer. The flow has to run with `--api

@@ -18,6 +18,7 @@ pub mod scale_out;
 pub mod small_disk;
 
 use std::{
+    fmt::Display,
     thread,
     time::{Duration, Instant},
 };
@@ -28,8 +29,8 @@ pub use hostile_peers::{answering as peer, proxy};
 pub const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Polls `look` until it returns a value, and returns the value. Panics after [`PATIENCE`] with a message that contains
-/// `what`, a description of the value.
-pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+/// `what`, a description of the value, which is formatted only then.
+pub fn eventually<T>(what: impl Display, mut look: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
         if let Some(found) = look() {

@@ -44,7 +44,7 @@ impl Lines {
 
     /// Waits until at least `count` events were rejected, and returns all rejected events.
     pub fn rejects(&self, count: usize) -> Vec<String> {
-        eventually(&format!("{count} at err\n{}", self.flow.log()), || {
+        eventually(format_args!("{count} at err\n{}", self.flow), || {
             Some(self.flow.out()).filter(|out| out.len() >= count)
         })
     }

@@ -97,15 +97,15 @@ fn run(input: &str, output: &str) -> Flow {
     Flow::run_in(tempfile::tempdir().unwrap(), &flow, &["--api", "127.0.0.1:0"])
 }
 
-fn acknowledges<S: System>(system: &S, stream: &Stream, count: u64) {
-    eventually(&format!("{count} events acknowledged"), || {
+fn acknowledges<S: System>(system: &S, stream: &Stream, count: u64, flow: &Flow) {
+    eventually(format_args!("{count} events acknowledged\n{flow}"), || {
         (system.acknowledged(stream) >= count).then_some(())
     });
 }
 
 /// Waits until a producer gives up events more often than `before`.
 fn gives_up<S: System>(producer: &Flow, before: usize) {
-    eventually(&format!("events without an answer\n{}", producer.log()), || {
+    eventually(format_args!("events without an answer\n{}", producer), || {
         (S::given_up(producer) > before).then_some(())
     });
     S::is_without_answer(producer);
@@ -113,7 +113,7 @@ fn gives_up<S: System>(producer: &Flow, before: usize) {
 
 /// Waits until the stream has all events with numbers below `count`.
 fn has<S: System>(system: &S, stream: &Stream, count: u64, flow: &Flow) {
-    let events = eventually(&format!("{count} events\n{}", flow.log()), || {
+    let events = eventually(format_args!("{count} events\n{}", flow), || {
         system.count(stream).filter(|found| *found >= count)?;
         system.events(stream).filter(|events| have_all(events, count))
     });
@@ -126,18 +126,18 @@ fn broker_outage_costs_consumer_no_event<S: System>() {
     let stream = system.make(2, 1);
     let running = run(&system.consumer(&stream), STDOUT);
     system.write(&stream, 0..100);
-    acknowledges(&system, &stream, 100);
+    acknowledges(&system, &stream, 100, &running);
     broker.order("kill 1");
     running.says(S::LOST);
     broker.order("start 1");
     system.write(&stream, 100..200);
-    acknowledges(&system, &stream, 200);
+    acknowledges(&system, &stream, 200, &running);
     broker.order("pause 1");
     // Wait longer than the session timeout of a group member, so that the broker removes the member when it continues.
     thread::sleep(Duration::from_secs(4));
     broker.order("resume 1");
     system.write(&stream, 200..300);
-    acknowledges(&system, &stream, 300);
+    acknowledges(&system, &stream, 300, &running);
     assert!(have_all(&running.out(), 300), "{}", running.log());
     let (status, log) = running.stop();
     assert!(status.success(), "{log}");
@@ -150,14 +150,14 @@ fn killed_flow_leaves_events_to_next_flow<S: System>() {
     peer.delay_answers(|it| it == line(5));
     let running = run(&system.consumer(&stream), &peer.sink());
     system.write(&stream, 0..5);
-    acknowledges(&system, &stream, 5);
+    acknowledges(&system, &stream, 5, &running);
     system.write(&stream, 5..20);
     peer.receives("the event without an answer", |lines| numbers(lines).contains(&5));
     running.kill();
     assert_eq!(system.acknowledged(&stream), 5);
     peer.answer_all();
     let running = run(&system.consumer(&stream), &peer.sink());
-    acknowledges(&system, &stream, 20);
+    acknowledges(&system, &stream, 20, &running);
     assert!(have_all(&peer.answered(), 20));
     running.stop();
 }
@@ -169,7 +169,7 @@ fn killed_member_leaves_events_to_other_member<S: System>() {
     let [dies, lives] = [&one, &other].map(|peer| run(&system.consumer(&stream), &peer.sink()));
     eventually("both members", || system.is_divided(&stream, [&dies, &lives]).then_some(()));
     system.write(&stream, 0..10);
-    acknowledges(&system, &stream, 10);
+    acknowledges(&system, &stream, 10, &lives);
     one.delay_answers(|_| true);
     system.write(&stream, 10..100);
     for member in [&one, &other] {
@@ -178,7 +178,7 @@ fn killed_member_leaves_events_to_other_member<S: System>() {
         });
     }
     dies.kill();
-    acknowledges(&system, &stream, 100);
+    acknowledges(&system, &stream, 100, &lives);
     let (others, first) = (other.answered(), one.answered());
     let first: Vec<_> = first.into_iter().filter(|it| (0..10).any(|n| *it == line(n))).collect();
     // The first 10 events were acknowledged before, so none of them is redelivered.
@@ -232,7 +232,7 @@ impl<S: System> Copy<S> {
     }
 
     pub(crate) fn stop(self) -> String {
-        acknowledges(&self.system, &self.from, self.count);
+        acknowledges(&self.system, &self.from, self.count, &self.running);
         let (status, log) = self.running.stop();
         assert!(status.success(), "{log}");
         log

@@ -20,7 +20,7 @@ pub(super) fn flow_to(brokers: &str, keys: &str, sink: &str) -> Lines {
 /// Waits until a partition has at least `count` records.
 pub(super) fn arrive(lines: &Lines, address: &str, topic: &str, count: i64) {
     let look = || records::end(address, topic, 0).filter(|end| *end >= count).map(drop);
-    eventually(&format!("{count} records; the log:\n{}", lines.flow.log()), look);
+    eventually(format_args!("{count} records; the log:\n{}", lines.flow), look);
 }
 
 #[test]

@@ -23,7 +23,7 @@ use super::{
 use crate::faults::Copy;
 
 fn await_output(flow: &Flow, count: u64) {
-    eventually(&format!("{count} messages\n{}", flow.log()), || {
+    eventually(format_args!("{count} messages\n{}", flow), || {
         have_all(&flow.out(), count).then_some(())
     });
 }
@@ -279,7 +279,7 @@ fn dropped_core_messages_are_counted_and_others_read() {
     running.change("input", "resume");
     #[allow(clippy::cast_precision_loss)]
     // a few thousand messages, which a float represents exactly
-    eventually(&format!("received and dropped messages\n{}", running.log()), || {
+    eventually(format_args!("received and dropped messages\n{}", running), || {
         (running.out().len() as f64 + dropped() >= messages.len() as f64).then_some(())
     });
     let found = numbers(&running.out());

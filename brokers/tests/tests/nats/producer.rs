@@ -82,7 +82,7 @@ fn full_stream_blocks_flow_and_nothing_goes_to_err() {
            output: {STDOUT}\n\
          links: [input -> output]\n"
     ));
-    eventually(&format!("all four events\n{}", lines.flow.log()), || {
+    eventually(format_args!("all four events\n{}", lines.flow), || {
         (reader.out().len() >= 4).then_some(())
     });
     let mut found = numbers(&reader.out());

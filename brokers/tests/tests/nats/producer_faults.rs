@@ -42,7 +42,7 @@ fn server_headers_are_sent_only_if_configured() {
         headers.append("Nats-Rollup", "all");
         headers.append("A", "1");
         nats.publish_core(&core, &headers, &[record(2)]);
-        eventually(&format!("the copied message\n{}", running.log()), || {
+        eventually(format_args!("the copied message\n{}", running), || {
             (nats.last(&to)?.2 == record(2)).then_some(())
         });
         let (_, headers, _) = nats.last(&to).unwrap();
@@ -109,7 +109,7 @@ fn full_storage_blocks_flow_and_nothing_goes_to_err() {
         lines.add((0..300).map(|number| long_line(number, 1_000)));
         lines.flow.says(error);
         let mut taken = Vec::new();
-        eventually(&format!("all events\n{}", lines.flow.log()), || {
+        eventually(format_args!("all events\n{}", lines.flow), || {
             taken.extend(nats.take(&stream));
             have_all(&taken, 300).then_some(())
         });
@@ -138,7 +138,7 @@ fn start_waits_for_silent_server() {
     }
     proxy.set(Way::Open);
     for (stream, lines) in both {
-        eventually(&format!("all events\n{}", lines.flow.log()), || {
+        eventually(format_args!("all events\n{}", lines.flow), || {
             have_all(&nats.try_messages(&stream)?, 1_000).then_some(())
         });
         assert!(lines.flow.out().is_empty());
@@ -159,7 +159,7 @@ fn denied_core_messages_go_to_err() {
            refused: {STDOUT}\n\
          links: [clock -> output, output/err -> refused]\n"
     ));
-    eventually(&format!("events at err\n{}", running.log()), || {
+    eventually(format_args!("events at err\n{}", running), || {
         (running.out().len() >= 2).then_some(())
     });
 }
