@@ -11,8 +11,8 @@ use crate::{Error, Host, lock};
 ///
 /// While the problem exists, the state of the connector is `retrying`, with the problem as its error. Use a problem for
 /// an error that no pull or delivery can return, because the component continues. The component has to retry the
-/// operation, and to clear the problem once the operation succeeds or is no longer needed. Dropping the value clears the
-/// problem too.
+/// operation. It clears the problem once the operation succeeds or is no longer needed. Dropping the value also clears
+/// the problem. While there is a problem, `/readyz` answers 503.
 ///
 /// A problem writes no log line.
 ///

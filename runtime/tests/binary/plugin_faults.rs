@@ -1,5 +1,5 @@
-//! Tests of plugins that end the process, keep a processor busy or register too many metrics, and of children that such
-//! plugins leave behind.
+//! Tests of plugins that end the process, keep a processor busy or register too many metrics, and of child processes in
+//! which such plugins run.
 
 use std::{
     fs,

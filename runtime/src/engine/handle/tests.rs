@@ -85,7 +85,7 @@ fn problems_of_an_instance_are_shown_until_they_are_cleared() {
     let since = clock.now();
     instance.set_problem("files", Some(Error::configuration("cannot read `a`")), since);
     clock.advance(Duration::from_secs(1));
-    // The same problem, with one file less: not another error.
+    // If another file cannot be read, or fewer files cannot be read, that is not another error.
     let error = "cannot read `a`; 1 more cannot be read: `b`";
     instance.set_problem("files", Some(Error::configuration(error)), clock.now());
     instance.set_problem("files", Some(Error::configuration("cannot read `a`")), clock.now());

@@ -304,7 +304,7 @@ fn panic_of_a_stateless_operator_costs_one_event() {
         scene.take_in(0, &[10 * first + 2, POISON, 10 * first + 3]);
     }
     scene.take_in(0, &[1, POISON, POISON, 4]);
-    // Seven panics in a row are no reason to give up.
+    // After seven panics in a row, the next event is still processed.
     scene.take_in(0, &[&[POISON; 7][..], &[4]].concat());
     let ended = scene.end();
     let letters = ended.letters();
