@@ -46,6 +46,19 @@ fn guarded_functions_have_the_results_of_the_crate() {
 }
 
 #[test]
+fn page_names_each_function_whose_arguments_are_checked() {
+    let page = include_str!("../../../../docs/guide/vrl.md");
+    let (_, after) = page.split_once("\n## Limits\n").unwrap();
+    let (limits, _) = after.split_once("\n## ").unwrap();
+    let crates = vrl::stdlib::all();
+    let names = crates.iter().map(|it| it.identifier());
+    let checked =
+        names.filter(|name| matches!(limit(name), Some(Limit::Checked(_) | Limit::Unnest)));
+    let missing: Vec<_> = checked.filter(|name| !limits.contains(&format!("`{name}`"))).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
 fn products_have_the_types_and_results_of_the_crate() {
     for (source, expected) in [
         (".x = 2 * 3", "6"),

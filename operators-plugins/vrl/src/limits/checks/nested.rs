@@ -9,7 +9,7 @@ use super::{Arguments, Checked, ELEMENT, FIELD, OBJECT, at_most, expands, fits, 
 /// Maximum number of nested arrays or objects without values that follow one another. `flatten` calls itself for each.
 const MOST_EMPTY: usize = 1_000;
 
-/// `zip` without a second argument never ends if there is no array to zip.
+/// Rejects a call of `zip` with an empty array as its only argument, because `zip` then never ends.
 pub(crate) fn zip(arguments: &Arguments<'_>) -> Checked {
     match (arguments.get("array_0"), arguments.get("array_1")) {
         (Some(Value::Array(arrays)), None) if arrays.is_empty() => {
