@@ -20,7 +20,7 @@ use rdkafka::{
     producer::{BaseProducer, BaseRecord, DefaultProducerContext, Producer},
 };
 
-use crate::{PATIENCE, eventually};
+use crate::{PATIENCE, REQUEST, eventually};
 
 /// A client of a cluster, without TLS and authentication.
 pub struct Kafka {
@@ -79,7 +79,7 @@ impl Kafka {
             made.into_iter().all(|it| it.is_ok()).then_some(())
         });
         eventually("the leaders of a topic", || {
-            let metadata = self.admin.inner().fetch_metadata(Some(name), PATIENCE).ok()?;
+            let metadata = self.admin.inner().fetch_metadata(Some(name), REQUEST).ok()?;
             let partitions_found = metadata.topics().first()?.partitions();
             let all = partitions_found.len() == usize::try_from(partitions).unwrap();
             (all && partitions_found.iter().all(|it| it.leader() >= 0)).then_some(())
@@ -128,7 +128,7 @@ impl Kafka {
     pub fn committed(&self, group: &str, topic: &str, partition: i32) -> Option<i64> {
         let mut list = TopicPartitionList::new();
         list.add_partition(topic, partition);
-        let found = self.member(group).committed_offsets(list, PATIENCE).ok()?;
+        let found = self.member(group).committed_offsets(list, REQUEST).ok()?;
         match found.elements().first()?.offset() {
             Offset::Offset(offset) => Some(offset),
             _ => None,

@@ -28,6 +28,10 @@ pub use hostile_peers::{answering as peer, proxy};
 /// Maximum time that a test waits for a condition.
 pub const PATIENCE: Duration = Duration::from_mins(1);
 
+/// Time limit of one request of such a wait. It is shorter than [`PATIENCE`], so that a request is repeated that a broker
+/// left unanswered while it started.
+pub const REQUEST: Duration = Duration::from_secs(15);
+
 /// Polls `look` until it returns a value, and returns the value. Panics after [`PATIENCE`] with a message that contains
 /// `what`, a description of the value, which is formatted only then.
 pub fn eventually<T>(what: impl Display, mut look: impl FnMut() -> Option<T>) -> T {

@@ -9,7 +9,7 @@ use rdkafka::{
     consumer::{BaseConsumer, Consumer},
 };
 
-use crate::{PATIENCE, eventually, kafka::block_on};
+use crate::{REQUEST, eventually, kafka::block_on};
 
 /// Returns the payloads of all current records of a partition, in order.
 pub fn payloads(address: &str, topic: &str, partition: i32) -> Vec<String> {
@@ -57,7 +57,7 @@ pub fn make(address: &str, topic: &str, replicas: i32, settings: &[(&str, &str)]
 
 /// Returns the node that leads partition 0.
 pub fn leader(address: &str, topic: &str) -> Option<i32> {
-    let metadata = admin(address).inner().fetch_metadata(Some(topic), PATIENCE).ok()?;
+    let metadata = admin(address).inner().fetch_metadata(Some(topic), REQUEST).ok()?;
     let leader = metadata.topics().first()?.partitions().first()?.leader();
     (leader >= 0).then_some(leader)
 }
