@@ -76,7 +76,7 @@ impl Flow {
     /// Waits for a line of the log that contains `text`, and returns the first one.
     pub fn says(&self, text: &str) -> String {
         let look = || self.lines("err").into_iter().find(|line| line.contains(text));
-        eventually(format_args!("`{text}` in the log:\n{}", self), look)
+        eventually(format_args!("`{text}` in the log:\n{self}"), look)
     }
 
     /// Sends a `GET` request to the admin API and returns the answer. The flow has to run with `--api
@@ -114,7 +114,7 @@ impl Flow {
     /// Waits until a connector of the flow has `state`.
     pub fn is(&self, connector: &str, state: &str) {
         let path = format!("/v1/flows/flow/connectors/{connector}");
-        eventually(&format!("`{connector}` is {state}"), || {
+        eventually(format_args!("`{connector}` is {state}"), || {
             let answer: serde_json::Value = serde_json::from_str(&self.ask(&path)).unwrap();
             (answer["state"] == state).then_some(())
         });

@@ -272,7 +272,7 @@ impl Nats {
 
     /// Waits until a consumer has acknowledged all messages up to number `up_to` and has no pending messages.
     pub fn acknowledged(&self, stream: &str, consumer: &str, up_to: u64) {
-        eventually(&format!("{consumer} has acknowledged {up_to}"), || {
+        eventually(format_args!("{consumer} has acknowledged {up_to}"), || {
             let info = self.consumer(stream, consumer)?;
             let is = info.ack_floor.stream_sequence >= up_to && info.num_ack_pending == 0;
             is.then_some(())

@@ -105,7 +105,7 @@ fn acknowledges<S: System>(system: &S, stream: &Stream, count: u64, flow: &Flow)
 
 /// Waits until a producer gives up events more often than `before`.
 fn gives_up<S: System>(producer: &Flow, before: usize) {
-    eventually(format_args!("events without an answer\n{}", producer), || {
+    eventually(format_args!("events without an answer\n{producer}"), || {
         (S::given_up(producer) > before).then_some(())
     });
     S::is_without_answer(producer);
@@ -113,7 +113,7 @@ fn gives_up<S: System>(producer: &Flow, before: usize) {
 
 /// Waits until the stream has all events with numbers below `count`.
 fn has<S: System>(system: &S, stream: &Stream, count: u64, flow: &Flow) {
-    let events = eventually(format_args!("{count} events\n{}", flow), || {
+    let events = eventually(format_args!("{count} events\n{flow}"), || {
         system.count(stream).filter(|found| *found >= count)?;
         system.events(stream).filter(|events| have_all(events, count))
     });

@@ -75,7 +75,7 @@ impl System for Nats {
     }
 
     fn fills_disk(producer: &Flow, broker: &mut Broker) {
-        eventually(format_args!("a full disk\n{}", producer), || {
+        eventually(format_args!("a full disk\n{producer}"), || {
             let says = ["rejected the message temporarily", "did not confirm the message"];
             says.iter().any(|it| producer.log().contains(it)).then_some(())
         });

@@ -32,7 +32,7 @@ fn recreated_topic_is_read_and_delays_no_other() {
     kafka.commits(&group, &other, 0, 20);
     kafka.make_topic(&deleted, 1);
     kafka.write(&deleted, [0], 30..40);
-    eventually(format_args!("the records of the recreated topic\n{}", running), || {
+    eventually(format_args!("the records of the recreated topic\n{running}"), || {
         (running.out().len() >= 40).then_some(())
     });
     let mut found = numbers(&running.out(), 0);

@@ -43,7 +43,7 @@ fn consumer_authenticates_and_names_invalid_credentials() {
     ];
     for keys in good {
         let running = flow(&keys);
-        eventually(format_args!("all records\n{keys}\n{}", running), || {
+        eventually(format_args!("all records\n{keys}\n{running}"), || {
             (running.out().len() >= 10).then_some(())
         });
         assert!(numbers(&running.out(), 0).into_iter().eq(0..10));

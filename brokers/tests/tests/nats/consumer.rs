@@ -27,7 +27,7 @@ pub(super) fn flow_from(address: &str, keys: &str, sink: &str) -> Flow {
 }
 
 fn await_output(flow: &Flow, count: usize) {
-    eventually(format_args!("{count} messages\n{}", flow), || {
+    eventually(format_args!("{count} messages\n{flow}"), || {
         (flow.out().len() >= count).then_some(())
     });
 }
@@ -94,7 +94,7 @@ fn failed_message_is_redelivered_up_to_max_deliver() {
     nats.publish(&format!("{stream}.a"), ["no JSON".to_owned(), record(1)]);
     let keys = format!("stream: {stream}, consumer: c, max_deliver: 3, retry_delay: 10ms");
     let running = flow(&nats, &keys, STDOUT);
-    eventually(format_args!("three deliveries of the failed message\n{}", running), || {
+    eventually(format_args!("three deliveries of the failed message\n{running}"), || {
         let info = nats.consumer(&stream, "c")?;
         (info.delivered.consumer_sequence >= 4).then_some(())
     });

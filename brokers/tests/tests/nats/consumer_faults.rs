@@ -23,7 +23,7 @@ use super::{
 use crate::faults::Copy;
 
 fn await_output(flow: &Flow, count: u64) {
-    eventually(format_args!("{count} messages\n{}", flow), || {
+    eventually(format_args!("{count} messages\n{flow}"), || {
         have_all(&flow.out(), count).then_some(())
     });
 }
@@ -279,7 +279,7 @@ fn dropped_core_messages_are_counted_and_others_read() {
     running.change("input", "resume");
     #[allow(clippy::cast_precision_loss)]
     // a few thousand messages, which a float represents exactly
-    eventually(format_args!("received and dropped messages\n{}", running), || {
+    eventually(format_args!("received and dropped messages\n{running}"), || {
         (running.out().len() as f64 + dropped() >= messages.len() as f64).then_some(())
     });
     let found = numbers(&running.out());
@@ -302,7 +302,7 @@ fn metrics_show_progress_of_a_consumer() {
     let running = changeable(&nats, &keys, &peer.sink());
     let value = |name: &str| running.metric(&format!("tremor_plugin_nats_consumer_{name}"));
     let is = |name: &str, wanted: u32| {
-        eventually(&format!("{name} is {wanted}: {}", running.ask("/metrics")), || {
+        eventually(format_args!("{name} is {wanted}: {}", running.ask("/metrics")), || {
             ((value(name)? - f64::from(wanted)).abs() < 0.5).then_some(())
         });
     };

@@ -24,7 +24,7 @@ pub(super) fn written(nats: &Nats, stream: &str) -> Vec<u64> {
 }
 
 pub(super) fn has(nats: &Nats, stream: &str, count: u64) {
-    eventually(&format!("{count} messages"), || (nats.count(stream) >= count).then_some(()));
+    eventually(format_args!("{count} messages"), || (nats.count(stream) >= count).then_some(()));
 }
 
 #[test]

@@ -42,7 +42,7 @@ fn server_headers_are_sent_only_if_configured() {
         headers.append("Nats-Rollup", "all");
         headers.append("A", "1");
         nats.publish_core(&core, &headers, &[record(2)]);
-        eventually(format_args!("the copied message\n{}", running), || {
+        eventually(format_args!("the copied message\n{running}"), || {
             (nats.last(&to)?.2 == record(2)).then_some(())
         });
         let (_, headers, _) = nats.last(&to).unwrap();
@@ -159,7 +159,7 @@ fn denied_core_messages_go_to_err() {
            refused: {STDOUT}\n\
          links: [clock -> output, output/err -> refused]\n"
     ));
-    eventually(format_args!("events at err\n{}", running), || {
+    eventually(format_args!("events at err\n{running}"), || {
         (running.out().len() >= 2).then_some(())
     });
 }

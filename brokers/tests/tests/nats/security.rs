@@ -32,7 +32,7 @@ fn flow_authenticates_and_names_invalid_credentials() {
         format!("{own}, auth: {{ nkey: {nkey} }}"),
     ] {
         let running = flow(address, &unique("secure"), &keys);
-        eventually(format_args!("messages\n{}", running), || {
+        eventually(format_args!("messages\n{running}"), || {
             (!running.out().is_empty()).then_some(())
         });
     }
@@ -71,7 +71,7 @@ fn flow_authenticates_and_names_invalid_credentials() {
 /// Runs a flow until messages arrive.
 fn await_output(address: &str, keys: &str) {
     let running = flow(address, &unique("secure"), keys);
-    eventually(format_args!("messages\n{}", running), || (!running.out().is_empty()).then_some(()));
+    eventually(format_args!("messages\n{running}"), || (!running.out().is_empty()).then_some(()));
 }
 
 /// Runs a flow until it has failed, and checks that the log contains `expected` and no secret.
@@ -167,7 +167,7 @@ fn denied_messages_go_to_err() {
            refused: {STDOUT}\n\
          links: [clock -> output, output/err -> refused]\n"
     ));
-    eventually(format_args!("events at err\n{}", running), || {
+    eventually(format_args!("events at err\n{running}"), || {
         (running.out().len() >= 2).then_some(())
     });
     running.says("Permissions Violation");
