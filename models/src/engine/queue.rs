@@ -17,7 +17,7 @@ use crate::{
 #[path = "../../../runtime/src/engine/queue/mailbox.rs"]
 mod mailbox;
 
-use mailbox::{Host, Load, Mailbox, Put};
+use mailbox::{Host, Load, Mailbox, Overflow, Put};
 
 pub(crate) const MODELS: &[Model] = &[
     Model {
@@ -44,6 +44,12 @@ pub(crate) const MODELS: &[Model] = &[
         run: task_is_dropped,
         preemptions: 3,
         faults: &[("mailbox_keeps_dropped_task", "Arc leaked")],
+    },
+    Model {
+        name: "full_mailbox_returns_oldest",
+        run: full_mailbox_returns_oldest,
+        preemptions: 3,
+        faults: &[("mailbox_drops_what_was_handed_out", "an item left although one was handed out")],
     },
 ];
 
@@ -92,9 +98,33 @@ fn task_is_dropped() {
     assert_eq!(taken.load(Ordering::Relaxed) + refused, 13, "taken or refused");
 }
 
+/// A sender puts three items into a mailbox for two, which returns the oldest, while another task takes items out.
+fn full_mailbox_returns_oldest() {
+    let bounds = Bounds { events: 2, bytes: 100 };
+    let mailbox = Arc::new(Mailbox::new(bounds, Overflow::ReturnOldest, Clock));
+    let taken = Arc::<AtomicU64>::default();
+    let host = Host::new(mailbox.clone(), take(mailbox.clone(), taken.clone()));
+    let host = thread::spawn(move || block_on(host));
+    let (mut slot, mut removed) = (WakerSlot::default(), Vec::new());
+    for number in [1, 4, 8] {
+        let mut item = Some((number, Load { events: 1, bytes: 1 }));
+        let put = block_on(poll_fn(|context| {
+            mailbox.poll_put(context, &mut slot, &mut item, (true, true), &mut removed)
+        }));
+        if let Put::Awaited(task) = put {
+            task.run_or_wake();
+        }
+    }
+    mailbox.remove_sender(&mut slot);
+    host.join().unwrap();
+    let removed = removed.iter().sum::<u64>();
+    assert_eq!(taken.load(Ordering::Relaxed) + removed, 13, "taken or removed");
+    assert!(removed <= 1, "an item left although one was handed out");
+}
+
 /// Returns a mailbox for `events` items, with one sender.
 fn mailbox(events: usize) -> Arc<Mailbox<u64>> {
-    Arc::new(Mailbox::new(Bounds { events, bytes: 100 }, Clock))
+    Arc::new(Mailbox::new(Bounds { events, bytes: 100 }, Overflow::Wait, Clock))
 }
 
 /// Sends numbers, runs the receiving task if the mailbox lends it, and leaves. Returns the sum of refused numbers.
@@ -103,9 +133,9 @@ fn send(mailbox: &Mailbox<u64>, numbers: &[u64]) -> u64 {
     for number in numbers {
         let mut item = Some((*number, Load { events: 1, bytes: 1 }));
         match block_on(poll_fn(|context| {
-            mailbox.poll_put(context, &mut slot, &mut item, true, true)
+            mailbox.poll_put(context, &mut slot, &mut item, (true, true), &mut Vec::new())
         })) {
-            Put::Taken => {}
+            Put::Taken | Put::Full(_) => {}
             Put::Awaited(task) => task.run_or_wake(),
             Put::Refused(number) => refused += number,
         }

@@ -107,6 +107,7 @@ struct Events {
     dead_lettered: u64,
     discarded: u64,
     failed: u64,
+    dropped: u64,
     in_flight: i64,
 }
 
@@ -281,10 +282,11 @@ fn print(rows: &[Row]) -> io::Result<()> {
         if let Some(queue) = queue {
             write!(out, " queued={queue}")?;
         }
-        let Events { in_flight, dead_lettered, discarded, failed, .. } = events;
+        let Events { in_flight, dead_lettered, discarded, failed, dropped, .. } = events;
         writeln!(
             out,
-            " in_flight={in_flight} dead_lettered={dead_lettered} discarded={discarded} failed={failed}"
+            " in_flight={in_flight} dead_lettered={dead_lettered} discarded={discarded} failed={failed} \
+             dropped={dropped}"
         )?;
     }
     out.flush()
@@ -330,6 +332,10 @@ fn lines(
             count(events.failed),
         );
         lines.push(line(style(state), text));
+    }
+    for Row { name, events, .. } in rows.iter().filter(|row| row.events.dropped > 0) {
+        let text = format!("{name} dropped {} events: its queue was full", events.dropped);
+        lines.push(line(Style::Waiting, text));
     }
     for flow in &flows.flows {
         lines.extend(

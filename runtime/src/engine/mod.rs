@@ -82,6 +82,7 @@ use self::{
 };
 pub(crate) use self::{
     handle::{connection::Connection, status::MEMORY},
+    logging::losses::{FLOW_ENDED, QUEUE_FULL},
     parts::{ConnectorType, MakePreprocessor, OperatorInstance, Parts},
     processors::Processors,
     retry::part_restarts::{PANICS_IN_A_ROW, Part, PartRestarts},
@@ -212,9 +213,26 @@ impl Flow {
     async fn until_end(self, deadline: Duration) -> Report {
         let control = self.control.clone();
         let watchdog = async {
-            control.reached(Phase::Draining).await;
-            let (deadline, clock) = (control.deadline().unwrap_or(deadline), control.clock());
-            executor::first(clock.sleep(deadline), control.reached(Phase::Stopped)).await;
+            let clock = control.clock();
+            let drains = async {
+                control.reached(Phase::Draining).await;
+                let deadline = control.deadline().unwrap_or(deadline);
+                executor::first(clock.sleep(deadline), control.reached(Phase::Stopped)).await;
+                // Sinks that stop no source delay nothing: they give up what they have before the others are stopped.
+                if control.give_up() {
+                    executor::first(clock.sleep(GRACE), control.reached(Phase::Stopped)).await;
+                }
+            };
+            // If the sources end by themselves, the other sinks have any time.
+            let ends = async {
+                control.sources_ended().await;
+                clock.sleep(deadline).await;
+                if !control.has_reached(Phase::Draining) {
+                    control.give_up();
+                }
+                std::future::pending().await
+            };
+            executor::first(drains, ends).await;
             control.cut_off(Phase::Stopped);
             // A task notices the phase by itself, unless a plugin blocks its thread.
             executor::first(clock.sleep(GRACE), control.reached(Phase::Halted)).await;

@@ -62,7 +62,7 @@ pub use self::{
     source::{Located, Span},
     spec::{
         Batch, Component, Config, Connector, OnFailure, Pipeline, Pull, Queue, Restart, Retry,
-        Spec, Unhandled,
+        Spec, Unhandled, WhenFull,
     },
 };
 pub(crate) use self::{

@@ -1,11 +1,11 @@
-//! Warnings about settings of a connector that contradict each other.
+//! Settings of a connector that contradict each other.
 
 use std::{num::NonZeroU64, time::Duration};
 
 use super::{
-    Flow,
+    ERR, Flow, WhenFull,
     diagnostic::Report,
-    graph::Role,
+    graph::{Node, Role},
     source::Span,
     spec::{Batch, Component, Connector},
     suggest::quote,
@@ -31,10 +31,26 @@ pub(super) fn check(flow: &Flow, report: &mut Report) {
     for (_, source) in of_role(&flow.spec, &flow.graph, Role::Source) {
         split_binary(source, report);
     }
-    for (_, sink) in of_role(&flow.spec, &flow.graph, Role::Sink) {
+    for (node, sink) in of_role(&flow.spec, &flow.graph, Role::Sink) {
+        unlinked_overflow(node, sink, report);
         ended_binary(sink, report);
         unreachable_batch(sink, report);
     }
+}
+
+/// Reports a sink whose queue sends events to the port `err`, although nothing is linked to it.
+fn unlinked_overflow(node: &Node, sink: &Connector, report: &mut Report) {
+    if sink.queue.when_full != WhenFull::DeadLetter || !node.output(ERR).is_empty() {
+        return;
+    }
+    let name = &sink.name.value;
+    let message = format!(
+        "`when_full: dead_letter` of {} sends the events for which its queue has no capacity to `{name}/err`, and \
+         nothing is linked to it",
+        quote(name)
+    );
+    let help = format!("add a link such as `{name}/err -> OTHER`, or set `when_full: drop_oldest`");
+    report.push(report.error(sink.name.at, message).help(help));
 }
 
 /// Reports a source whose preprocessor `lines` cuts binary messages at line feeds, or whose preprocessor `multiline`

@@ -46,6 +46,7 @@ mod memory;
 mod names;
 mod network;
 mod operators;
+mod overflow;
 mod panics;
 mod pipes;
 mod plugin_codecs;

@@ -12,7 +12,8 @@ use self::text::{Kind, Text};
 use crate::clock::Clock;
 use crate::{
     engine::{
-        self, Awaited, BOUNDS, Component, ComponentCounts, FlowState, FlowStatus, Latencies, State,
+        self, Awaited, BOUNDS, Component, ComponentCounts, FLOW_ENDED, FlowState, FlowStatus,
+        Latencies, QUEUE_FULL, State,
     },
     instance_metrics::OwnMetrics,
     log,
@@ -55,7 +56,7 @@ fn about_flows(text: &mut Text, flows: &[FlowStatus]) {
 /// that returns the count.
 type Result = (&'static str, &'static str, fn(&ComponentCounts) -> u64);
 
-const RESULTS: [Result; 7] = [
+const RESULTS: [Result; 8] = [
     ("in", "taken", |counts| counts.taken),
     ("", "created", |counts| counts.created),
     ("out", "delivered", |counts| counts.delivered),
@@ -63,6 +64,7 @@ const RESULTS: [Result; 7] = [
     ("", "discarded", |counts| counts.discarded),
     ("", "merged", |counts| counts.merged),
     ("", "failed", |counts| counts.failed),
+    ("", "dropped", |counts| counts.dropped),
 ];
 
 /// A metric of the time that the tasks of a source spend: the name, the help, and the function that returns the time in
@@ -87,6 +89,19 @@ fn about_components(text: &mut Text, flows: &[FlowStatus]) {
         for (port, result, count) in RESULTS {
             let labels = [flow, component, role, ("port", port), ("result", result)];
             text.sample(name, &labels, count(&of.counts));
+        }
+    }
+    let name = "tremor_dropped_events_total";
+    let help = "Events that the queue of a sink dropped, by reason.";
+    text.family(name, Kind::Counter, help);
+    for ([flow, component, _], of) in
+        components(flows).filter(|(_, of)| of.kind == engine::Kind::Sink)
+    {
+        let ComponentCounts { dropped, dropped_at_end, .. } = of.counts;
+        let reasons =
+            [(QUEUE_FULL, dropped.saturating_sub(dropped_at_end)), (FLOW_ENDED, dropped_at_end)];
+        for (reason, count) in reasons {
+            text.sample(name, &[flow, component, ("reason", reason)], count);
         }
     }
     let name = "tremor_in_flight_events";

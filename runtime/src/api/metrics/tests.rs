@@ -110,6 +110,8 @@ pub(in crate::api) fn flow() -> FlowStatus {
         discarded: 1,
         merged: 1,
         failed: 1,
+        dropped: 2,
+        dropped_at_end: 1,
         unrecoverable: 1,
         undelivered: 0,
         bytes: 1 << 60,

@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::engine::{
-    control::{Control, Phase, Reached},
+    control::{Control, Phase, Reached, ends::GivesUp},
     sink::SinkSide,
     source::SourceSide,
 };
@@ -18,6 +18,7 @@ pub(crate) struct Ending<'t> {
     pub(crate) control: &'t Arc<Control>,
     pub(crate) stopped: Reached<'t>,
     pub(crate) drains: Reached<'t>,
+    pub(crate) gives_up: GivesUp<'t>,
     pub(crate) source: &'t mut Option<SourceSide>,
     pub(crate) sink: &'t mut Option<SinkSide>,
     /// The task that ends the source, if the flow drains while the source does not run.
@@ -26,7 +27,8 @@ pub(crate) struct Ending<'t> {
 
 impl Ending<'_> {
     /// Completes once the flow no longer needs the connector: if the flow was stopped; if the flow drains and the
-    /// connector has no sink; or if the queue of the sink has ended and the sink has no events.
+    /// connector has no sink; if the queue of the sink has ended and the sink has no events; or if the sink stops no
+    /// source and has to give up what it has.
     pub(crate) fn poll(&mut self, context: &Context<'_>) -> Poll<()> {
         if self.stopped.poll(context).is_ready() {
             return Poll::Ready(());
@@ -40,6 +42,9 @@ impl Ending<'_> {
             // queues. One of these receivers may be the sink of this connector. This function waits for that sink, so
             // another task has to end the source.
             *self.retiring = Some(log::spawn(retire(source, self.control.clone())));
+        }
+        if !sink.when_full.blocks() && self.gives_up.poll(context).is_ready() {
+            return Poll::Ready(());
         }
         sink.poll_done(context)
     }

@@ -101,6 +101,7 @@ impl ConnectorTask {
         self.outage.end();
         if let Some(mut sink) = self.sink.take() {
             if !self.control.has_reached(Phase::Stopped) {
+                sink.pass_on_undelivered().await;
                 sink.router.close().await;
             }
             sink.abandon();
@@ -127,6 +128,7 @@ impl ConnectorTask {
             control: &self.control,
             stopped: self.control.reached(Phase::Stopped),
             drains: self.control.reached(Phase::Draining),
+            gives_up: self.control.gives_up(),
             source: &mut self.source,
             sink: &mut self.sink,
             retiring: &mut self.life.retiring,
@@ -401,9 +403,13 @@ impl ConnectorTask {
     }
 
     /// Returns the phase from which on the connector does not connect again. While the flow drains, a connector with a
-    /// sink is still needed, because events for it may arrive.
+    /// sink is still needed, because events for it may arrive, unless the sink has to give up what it has.
     fn ends_with(&self) -> Phase {
-        if self.sink.is_some() { Phase::Stopped } else { Phase::Draining }
+        match &self.sink {
+            Some(sink) if !sink.when_full.blocks() && self.control.has_given_up() => Phase::Running,
+            Some(_) => Phase::Stopped,
+            None => Phase::Draining,
+        }
     }
 }
 

@@ -97,6 +97,7 @@ impl ConnectorTask {
         {
             match step {
                 Step::SourceEnded(_, Ok(outstanding)) => {
+                    self.control.source_ended();
                     self.handle.drains();
                     self.life.acknowledging = Some(log::spawn(outstanding.run()));
                 }

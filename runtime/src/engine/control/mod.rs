@@ -2,6 +2,7 @@
 //! sources wait.
 
 pub(crate) mod buffers;
+pub(crate) mod ends;
 pub(crate) mod interrupt;
 pub(crate) mod last_call;
 pub(crate) mod overrun;
@@ -22,7 +23,7 @@ use std::{
 use tremor_pdk::Error;
 
 use crate::engine::{
-    control::{buffers::Buffers, queues::Queues, sink::Sink},
+    control::{buffers::Buffers, ends::Ends, queues::Queues, sink::Sink},
     handle::{
         ConnectorHandle,
         status::{Awaited, Bound, Status, Unfinished},
@@ -32,7 +33,7 @@ use crate::engine::{
     retry::breaker::Outage,
     sync::watch::{Waiter, Watch},
 };
-use crate::{clock::Clock, memory::FlowMemory, watchdog::Calls};
+use crate::{clock::Clock, flow::WhenFull, memory::FlowMemory, watchdog::Calls};
 
 /// The phase of a flow. A flow never returns to an earlier phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,6 +65,7 @@ struct State {
     unfinished: Vec<Unfinished>,
     /// `true` if a sink ended while it buffered events that it had acknowledged.
     is_undrained: bool,
+    ends: Ends,
 }
 
 impl State {
@@ -248,15 +250,17 @@ impl Control {
     }
 
     /// Adds the sink `node` of `connector`. `sources` lists the sources whose events may reach the sink, each with its
-    /// node and the name of its connector.
+    /// node and the name of its connector. Sources wait for the sink only if `when_full` is to block.
     pub(crate) fn add_sink(
         &self,
         node: u32,
         connector: Arc<ConnectorHandle>,
         sources: Vec<(u32, String)>,
         outage: Weak<Outage>,
+        when_full: WhenFull,
     ) {
-        let sink = Sink { node, connector, sources, is_ready: false, outage };
+        let blocks = when_full.blocks();
+        let sink = Sink { node, connector, sources, is_ready: !blocks, blocks, outage };
         self.state.update(|state| state.sinks.push(sink));
     }
 
@@ -411,7 +415,7 @@ impl Future for Reached<'_> {
 mod tests {
     use std::sync::{Arc, Weak};
 
-    use super::{Awaited, Clock, ConnectorHandle, Control};
+    use super::{Awaited, Clock, ConnectorHandle, Control, WhenFull};
     use crate::engine::handle::status::State;
 
     #[test]
@@ -424,8 +428,8 @@ mod tests {
             connector
         });
         let (fast, slow) = ((0, "fast".to_owned()), (1, "slow".to_owned()));
-        control.add_sink(2, up, vec![fast, slow.clone()], Weak::new());
-        control.add_sink(3, down, vec![slow], Weak::new());
+        control.add_sink(2, up, vec![fast, slow.clone()], Weak::new(), WhenFull::Block);
+        control.add_sink(3, down, vec![slow], Weak::new(), WhenFull::Block);
         control.sink_ready("up");
         let waits = || -> Vec<(String, Vec<String>)> {
             let waiting = control.connectors().into_iter().filter(|it| !it.waits_for.is_empty());
@@ -449,7 +453,7 @@ mod tests {
         });
         let idle = (7, "idle".to_owned());
         let sources = vec![(0, source.name().to_owned()), idle];
-        control.add_sink(1, sink.clone(), sources, Weak::new());
+        control.add_sink(1, sink.clone(), sources, Weak::new(), WhenFull::Block);
         control.sink_ready("sink");
         let since = control.clock().now();
         control.add_queue(1, Box::new(move || vec![(0, since)]));

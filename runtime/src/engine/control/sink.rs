@@ -17,6 +17,8 @@ pub(super) struct Sink {
     pub(super) sources: Vec<(u32, String)>,
     /// `true` once the sink was connected for the first time. The sources before the sink do not begin earlier.
     pub(super) is_ready: bool,
+    /// `false` if the queue of the sink gives batches up, so that no source waits for the sink.
+    pub(super) blocks: bool,
     pub(super) outage: Weak<Outage>,
 }
 
@@ -26,7 +28,7 @@ impl Sink {
         let is_down = || self.outage.upgrade().is_some_and(|outage| outage.is_down());
         // If a connector has a source and a sink, an outage of the sink never stops the source.
         self.awaited_by(source)
-            || (self.feeds(source) && self.connector.name() != source && is_down())
+            || (self.blocks && self.feeds(source) && self.connector.name() != source && is_down())
     }
 
     /// Returns whether the source of the connector `source` may not begin because of this sink.

@@ -1,7 +1,8 @@
-//! Log lines about events that failed without a linked `err` port: at most one line a second for each component.
+//! Log lines about events that were lost: events that failed without a linked `err` port, with at most one line a second
+//! for each component, and events that a queue dropped, with at most one line in 10 s for each sink.
 //!
-//! A line contains the number of events that failed since the last line, and the error of the first of these events.
-//! Failures that are not logged at once are logged when the second is over, or at the end of the flow.
+//! A line contains the number of events since the last line, and the error of the first of these events or the reason of
+//! the drops. What is not logged at once is logged when the interval is over, or at the end of the flow.
 
 use std::time::{Duration, Instant};
 
@@ -9,33 +10,63 @@ use tremor_pdk::Error;
 
 use crate::{clock::Clock, engine::sync::watch::Watch, executor};
 
-/// Shortest time between two lines of a component.
-const INTERVAL: Duration = Duration::from_secs(1);
-
-/// Events of a flow that failed and were not logged yet.
+/// Events of a flow that were lost and not logged yet.
 #[derive(Debug)]
 pub(crate) struct Losses {
     losses: Watch<Vec<Loss>>,
     clock: Clock,
 }
 
-/// Failed events of one component.
+/// Word for [`OverflowReason::QueueFull`] in metrics and metadata.
+pub(crate) const QUEUE_FULL: &str = "queue_full";
+
+/// Word for [`OverflowReason::FlowEnded`] in metrics and metadata.
+pub(crate) const FLOW_ENDED: &str = "flow_ended";
+
+/// Reason why events left a sink without a delivery, as `queue.when_full` of the sink sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OverflowReason {
+    /// The queue was full.
+    QueueFull,
+    /// The flow ended, and the sink had not delivered the events in time.
+    FlowEnded,
+}
+
+impl OverflowReason {
+    /// Returns the word that metrics and metadata use.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::QueueFull => QUEUE_FULL,
+            Self::FlowEnded => FLOW_ENDED,
+        }
+    }
+}
+
+/// Lost events of one component.
 #[derive(Debug)]
 struct Loss {
     component: Box<str>,
+    /// `Some` if the events were dropped, and `None` if they failed.
+    dropped_for: Option<OverflowReason>,
     /// Time of the last line.
     logged_at: Instant,
-    /// Failures since the last line.
+    /// Losses since the last line.
     pending: Option<Line>,
 }
 
 /// Content of a log line.
 #[derive(Clone, Debug)]
 struct Line {
-    /// Number of events that failed.
+    /// Number of lost events.
     events: usize,
-    /// Error of the first of these events.
-    first: Error,
+    cause: Cause,
+}
+
+#[derive(Clone, Debug)]
+enum Cause {
+    /// The first of the events failed with this error.
+    Failed(Error),
+    Dropped(OverflowReason),
 }
 
 impl Losses {
@@ -43,30 +74,49 @@ impl Losses {
         Self { losses: Watch::default(), clock }
     }
 
-    /// Adds `events` failed events of a component. Logs a line at once if the component's last line is at least
-    /// [`INTERVAL`] ago. `first` returns the error of the first event, and is called only if the error is needed.
+    /// Adds `events` failed events of a component. Logs a line at once if the component's last line is long enough ago.
+    /// `first` returns the error of the first event, and is called only if the error is needed.
     pub(crate) fn add(&self, component: &str, events: usize, first: impl FnOnce() -> Error) {
-        if let Some(line) = self.add_at(component, events, first, self.clock.now()) {
+        self.add_now(component, None, events, || Cause::Failed(first()));
+    }
+
+    /// Adds `events` events that a sink dropped. Logs a line at once if the sink's last line is long enough ago.
+    pub(crate) fn dropped(&self, sink: &str, events: usize, why: OverflowReason) {
+        self.add_now(sink, Some(why), events, || Cause::Dropped(why));
+    }
+
+    fn add_now(
+        &self,
+        component: &str,
+        dropped_for: Option<OverflowReason>,
+        events: usize,
+        cause: impl FnOnce() -> Cause,
+    ) {
+        let now = self.clock.now();
+        if let Some(line) = self.add_at((component, dropped_for), events, cause, now) {
             line.log(component);
         }
     }
 
-    /// Adds events that failed at `now`. Returns the line that is to be logged now, if any.
+    /// Adds events that were lost at `now`. Returns the line that is to be logged now, if any.
     fn add_at(
         &self,
-        component: &str,
+        (component, dropped_for): (&str, Option<OverflowReason>),
         events: usize,
-        first: impl FnOnce() -> Error,
+        cause: impl FnOnce() -> Cause,
         now: Instant,
     ) -> Option<Line> {
         self.losses.update(|losses| {
-            let Some(loss) = losses.iter_mut().find(|it| *it.component == *component) else {
-                losses.push(Loss { component: component.into(), logged_at: now, pending: None });
-                return Some(Line { events, first: first() });
+            let is_same =
+                |it: &&mut Loss| *it.component == *component && it.dropped_for == dropped_for;
+            let Some(loss) = losses.iter_mut().find(is_same) else {
+                let (component, pending) = (component.into(), None);
+                losses.push(Loss { component, dropped_for, logged_at: now, pending });
+                return Some(Line { events, cause: cause() });
             };
             match &mut loss.pending {
                 Some(line) => line.events += events,
-                pending => *pending = Some(Line { events, first: first() }),
+                pending => *pending = Some(Line { events, cause: cause() }),
             }
             loss.take_line(now)
         })
@@ -111,9 +161,14 @@ impl Drop for Losses {
 }
 
 impl Loss {
+    /// Returns the shortest time between two lines.
+    fn interval(&self) -> Duration {
+        Duration::from_secs(if self.dropped_for.is_some() { 10 } else { 1 })
+    }
+
     /// Returns the time at which the pending line may be logged, if there is one.
     fn due(&self) -> Option<Instant> {
-        self.pending.as_ref().map(|_| self.logged_at + INTERVAL)
+        self.pending.as_ref().map(|_| self.logged_at + self.interval())
     }
 
     /// Removes and returns the pending line if it is due at `now`.
@@ -126,8 +181,21 @@ impl Loss {
 
 impl Line {
     fn log(&self, component: &str) {
-        let Self { events, first } = self;
-        tracing::error!(%component, events, %first, "events failed");
+        let events = self.events;
+        match &self.cause {
+            Cause::Failed(first) => tracing::error!(%component, events, %first, "events failed"),
+            Cause::Dropped(OverflowReason::QueueFull) => tracing::warn!(
+                %component,
+                events,
+                "events were dropped because the queue of the sink is full, as `queue.when_full` sets"
+            ),
+            Cause::Dropped(OverflowReason::FlowEnded) => tracing::warn!(
+                %component,
+                events,
+                "events were dropped because the flow ended before the sink had delivered them, as `queue.when_full` \
+                 sets"
+            ),
+        }
     }
 }
 
@@ -137,14 +205,19 @@ mod tests {
 
     use tremor_pdk::Error;
 
-    use super::{Clock, INTERVAL, Losses};
+    use super::{Cause, Clock, Duration, Losses, OverflowReason};
+
+    /// Shortest time between two lines about failed events.
+    const INTERVAL: Duration = Duration::from_secs(1);
 
     #[test]
     fn losses_are_logged_once_a_second_with_first_cause() {
         let (losses, start) = (Losses::new(Clock::default()), Instant::now());
         let add = |component, events, cause, at| {
-            let line = losses.add_at(component, events, || Error::bad_data(cause), at)?;
-            Some((line.events, line.first.to_string()))
+            let cause = || Cause::Failed(Error::bad_data(cause));
+            let line = losses.add_at((component, None), events, cause, at)?;
+            let Cause::Failed(first) = line.cause else { unreachable!("nothing was dropped") };
+            Some((line.events, first.to_string()))
         };
         assert_eq!(add("one", 3, "first", start), Some((3, "first".to_owned())));
         assert_eq!(add("other", 1, "its own", start), Some((1, "its own".to_owned())));
@@ -161,5 +234,19 @@ mod tests {
         let add = || losses.add("one", 1, || Error::bad_data("no"));
         crate::executor::block_on(losses.during(async { (0..10).for_each(|_| add()) }));
         losses.losses.read(|losses| assert!(losses[0].pending.is_none()));
+    }
+
+    #[test]
+    fn drops_are_logged_once_in_10_seconds() {
+        let (losses, start) = (Losses::new(Clock::default()), Instant::now());
+        let drop = |seconds| {
+            let (why, at) = (OverflowReason::QueueFull, start + Duration::from_secs(seconds));
+            let line = losses.add_at(("sink", Some(why)), 5, || Cause::Dropped(why), at)?;
+            Some(line.events)
+        };
+        assert_eq!(
+            [0, 1, 9, 10, 11, 20].map(drop),
+            [Some(5), None, None, Some(15), None, Some(10)]
+        );
     }
 }

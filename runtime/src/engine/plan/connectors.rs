@@ -7,6 +7,7 @@ use tremor_pdk::Error;
 use super::{
     Helpers, Routers,
     assembly::{batch_sizer, preprocessors, terms},
+    placement::when_full,
     wiring::Queues,
 };
 use crate::engine::{
@@ -71,6 +72,8 @@ impl Connectors<'_> {
         let ConnectorType { codec, make } = self.parts.connector(spec)?;
         let name: Arc<str> = spec.name.value.as_str().into();
         let sink_id = sink.as_ref().map(|(id, _)| *id);
+        // The receiver of the queue ends its sending side, so the outage comes first.
+        let outage = Arc::new(self.outage(sink_id));
         let queue = sink_id.map(|id| self.queues.receiver(id));
         let reconnect = Policy::of(spec.reconnect, connector::MAX_BACKOFF);
         let mut task = ConnectorTask {
@@ -88,11 +91,12 @@ impl Connectors<'_> {
             restarts: Restarts::of(spec.restart, reconnect),
             call_limit: spec.call_limit.unwrap_or(CALL_LIMIT),
             control: control.clone(),
-            outage: Arc::new(self.outage(sink_id)),
+            outage,
             life: Life::default(),
         };
         let codec = codec.as_deref();
         if let Some((id, router)) = source {
+            control.add_source();
             task.source = Some(self.source(&task, spec, codec, (id, router))?);
         }
         if let Some((sink, queue)) = sink.zip(queue) {
@@ -145,6 +149,7 @@ impl Connectors<'_> {
             task.handle.clone(),
             sources,
             Arc::downgrade(&task.outage),
+            spec.queue.when_full,
         );
         let encoder = codec.map(MakeCodec::encoder).transpose();
         Ok(SinkSide {
@@ -165,6 +170,7 @@ impl Connectors<'_> {
             undrained: false,
             handle: task.handle.clone(),
             outage: task.outage.clone(),
+            when_full: spec.queue.when_full,
         })
     }
 
@@ -179,8 +185,11 @@ impl Connectors<'_> {
         // The source of the same connector has to continue, because the peer may accept no events before its own data
         // was read.
         let own = sink.map(|id| graph.node(id).index);
-        let feeding = feeding.filter(|id| Some(graph.node(*id).index) != own);
-        Outage::new(feeding.map(|id| self.breakers.entry(id).or_default().clone()).collect())
+        // A sink whose queue gives batches up stops no source.
+        let blocks = sink.is_none_or(|id| when_full(self.flow, graph.node(id)).blocks());
+        let feeding = feeding.filter(|id| blocks && Some(graph.node(*id).index) != own);
+        let breakers = feeding.map(|id| self.breakers.entry(id).or_default().clone()).collect();
+        Outage::new(breakers, sink.map(|id| self.queues.is_down(id)).unwrap_or_default())
     }
 }
 

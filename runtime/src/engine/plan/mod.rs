@@ -28,6 +28,7 @@ use crate::engine::{
     pipeline::PipelineTask,
     route::{
         leading::{Leading, LeadingPart},
+        outlets::Outlets,
         pipeline::Pipeline,
         router::{Encoding, Router},
         routes::Routes,
@@ -167,7 +168,7 @@ impl Plan<'_> {
             })
             .map(|(id, _)| id)
             .collect();
-        let mut targets = Targets { flow: self.flow, staged: &staged, queued: Vec::new() };
+        let mut targets = Targets::new(self.flow, &staged);
         let ports = match own.role {
             Role::Pipeline => {
                 let own = staged.iter().position(|id| *id == self.owner);
@@ -201,8 +202,9 @@ impl Plan<'_> {
             });
             pipelines.push(Pipeline { name, steps, ports, stats });
         }
-        let outlet = |id: &NodeId| self.queues.outlet(*id, self.owner);
-        let queues = targets.queued.iter().filter_map(outlet).collect();
+        targets.add_overflow();
+        let queues = self.queues.outlets(&targets, self.owner);
+        let queues = Outlets::new(queues, self.control.clone());
         // Only a source encodes for its sink: a batch that reaches the task of a pipeline has changed cores already.
         let sink = match targets.queued[..] {
             [one] if own.role == Role::Source && graph.node(one).role == Role::Sink => Some(one),

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::{
     engine::parts::Parts,
-    flow::{Flow, NodeId, Role},
+    flow::{ERR, Edge, Flow, Node, NodeId, Role, WhenFull},
 };
 
 /// The tasks that run each node. A task is identified by the node that owns it.
@@ -15,6 +15,9 @@ pub(super) struct Runners(HashMap<NodeId, Vec<NodeId>>);
 /// Every source and every sink is a task. If one task feeds a pipeline, that task runs the pipeline. If several tasks
 /// feed a pipeline, each of them runs it if its operators keep no state between batches; otherwise the pipeline is a
 /// task. A pipeline without any input is not run.
+///
+/// The tasks that feed a sink whose queue gives batches up also feed what is linked to the port `err` of the sink. They
+/// do so while they send, and cannot run a pipeline then, so such a pipeline is a task.
 pub(super) fn runners(flow: &Flow, parts: &dyn Parts) -> Runners {
     let graph = &flow.graph;
     let mut runners = Runners(HashMap::new());
@@ -24,17 +27,29 @@ pub(super) fn runners(flow: &Flow, parts: &dyn Parts) -> Runners {
         let mut feeding: Vec<NodeId> = feeding.copied().collect();
         feeding.sort_unstable();
         feeding.dedup();
+        let takes_overflow = node.inputs.iter().any(|edge| {
+            let Edge { from, from_port, .. } = graph.edge(*edge);
+            from_port == ERR && when_full(flow, graph.node(*from)) == WhenFull::DeadLetter
+        });
         let is_shared = || {
             let operators = &flow.spec.pipelines[node.index].operators;
             operators.iter().all(|operator| parts.is_stateless(operator))
         };
         let runs = match node.role {
-            Role::Pipeline if feeding.len() < 2 || is_shared() => feeding,
+            Role::Pipeline if !takes_overflow && (feeding.len() < 2 || is_shared()) => feeding,
             Role::Source | Role::Sink | Role::Pipeline => vec![id],
         };
         runners.0.insert(id, runs);
     }
     runners
+}
+
+/// Returns what the queue of a node does if it is full. Only queues of sinks give batches up.
+pub(super) fn when_full(flow: &Flow, node: &Node) -> WhenFull {
+    match node.role {
+        Role::Sink => flow.spec.connectors[node.index].queue.when_full,
+        Role::Source | Role::Pipeline => WhenFull::Block,
+    }
 }
 
 impl Runners {

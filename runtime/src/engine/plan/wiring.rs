@@ -1,25 +1,37 @@
 //! The queues between tasks, and the targets of ports.
 
-use std::{collections::HashMap, num::NonZeroU64, sync::Arc};
+use std::{
+    collections::HashMap,
+    num::NonZeroU64,
+    sync::{Arc, atomic::AtomicBool},
+};
 
-use super::placement::Runners;
+use super::placement::{Runners, when_full};
 use crate::{
     clock::Clock,
     engine::{
         control::Control,
         processors::Processors,
-        queue::{self, Bounds, Receiver, Sender},
-        route::router::Outlet,
+        queue::{self, Bounds, Overflow, Receiver, Sender},
+        route::outlets::Outlet,
         target::{Ports, Target},
         tracking::stats::{FlowCounters, Stats},
     },
-    flow::{self, ERR, Flow, Node, NodeId, OUT, Role},
+    flow::{self, ERR, Flow, Node, NodeId, OUT, Role, WhenFull},
 };
 
 /// The queues of a flow: one before each sink, and one before each pipeline that is a task.
 pub(super) struct Queues {
-    senders: HashMap<NodeId, (Sender, Arc<Stats>)>,
+    senders: HashMap<NodeId, Sending>,
     receivers: HashMap<NodeId, Receiver>,
+}
+
+/// The sending side of a queue.
+struct Sending {
+    queue: Sender,
+    name: Arc<str>,
+    stats: Arc<Stats>,
+    is_down: Arc<AtomicBool>,
 }
 
 impl Queues {
@@ -36,28 +48,61 @@ impl Queues {
                 Role::Pipeline if runners.run_by(id, id) => Bounds::default(),
                 Role::Pipeline | Role::Source => continue,
             };
-            let (sender, receiver) = queue::bounded(bounds, control.processors(), control.clock());
+            let (overflow, drops) = match when_full(flow, node) {
+                WhenFull::Block => (Overflow::Wait, false),
+                WhenFull::DropNewest => (Overflow::ReturnNewest, true),
+                WhenFull::DropOldest => (Overflow::ReturnOldest, true),
+                WhenFull::DeadLetter => (Overflow::ReturnOldest, false),
+            };
+            let (sender, receiver) =
+                queue::bounded(bounds, overflow, control.processors(), control.clock());
+            let queue = if drops { sender.settle_on_entry() } else { sender };
             receiver.gauge().count_in(control.memory().account(&node.name));
             control.add_queue(id.number(), receiver.senders());
             counters.set_queue(&node.name, node.role, receiver.gauge());
-            queues.senders.insert(id, (sender, counters.of(&node.name, node.role)));
+            let (name, stats) = (node.name.as_str().into(), counters.of(&node.name, node.role));
+            let is_down = Arc::default();
+            queues.senders.insert(id, Sending { queue, name, stats, is_down });
             queues.receivers.insert(id, receiver);
         }
         queues
     }
 
-    /// Returns an outlet into the queue of `id` for the tasks of `sender`, or `None` if `id` has no queue.
-    pub(super) fn outlet(&self, id: NodeId, sender: NodeId) -> Option<Outlet> {
-        let (queue, stats) = self.senders.get(&id)?;
-        Some(Outlet { queue: queue.of(sender.number()), stats: stats.clone() })
+    /// Returns the outlets into the queues of `targets` for the tasks of `sender`.
+    pub(super) fn outlets(&self, targets: &Targets<'_>, sender: NodeId) -> Vec<Outlet> {
+        let outlet = |(at, id): (usize, &NodeId)| {
+            let Sending { queue, name, stats, is_down } = self.senders.get(id)?;
+            let overflow = targets.overflow.get(id).cloned().unwrap_or_default();
+            Some(Outlet {
+                queue: queue.of(sender.number()),
+                name: name.clone(),
+                stats: stats.clone(),
+                overflow,
+                is_for_overflow: at >= targets.linked,
+                is_down: is_down.clone(),
+            })
+        };
+        targets.queued.iter().enumerate().filter_map(outlet).collect()
+    }
+
+    /// Returns the flag that says whether the sink `id` takes nothing from its queue.
+    pub(super) fn is_down(&self, id: NodeId) -> Arc<AtomicBool> {
+        self.senders.get(&id).map(|it| it.is_down.clone()).unwrap_or_default()
     }
 
     /// Removes and returns the receiver of the queue of `id`. Call this only after all outlets of the queue were
     /// created: it drops the original sender, so that the queue ends with the last outlet.
     pub(super) fn receiver(&mut self, id: NodeId) -> Receiver {
         self.senders.remove(&id);
-        let none =
-            || queue::bounded(Bounds::default(), &Processors::default(), &Clock::default()).1;
+        let none = || {
+            queue::bounded(
+                Bounds::default(),
+                Overflow::Wait,
+                &Processors::default(),
+                &Clock::default(),
+            )
+            .1
+        };
         self.receivers.remove(&id).unwrap_or_else(none)
     }
 }
@@ -69,9 +114,36 @@ pub(super) struct Targets<'t> {
     pub(super) staged: &'t [NodeId],
     /// Nodes whose queues the task feeds, in the order in which they were first a target.
     pub(super) queued: Vec<NodeId>,
+    /// Number of the nodes in `queued` that links lead to. The task sends only what other queues give up to the rest.
+    pub(super) linked: usize,
+    /// Targets of the batches that the queue of a sink gives up, as positions in `queued`.
+    pub(super) overflow: HashMap<NodeId, Vec<usize>>,
 }
 
-impl Targets<'_> {
+impl<'t> Targets<'t> {
+    pub(super) fn new(flow: &'t Flow, staged: &'t [NodeId]) -> Self {
+        Self { flow, staged, queued: Vec::new(), linked: 0, overflow: HashMap::new() }
+    }
+
+    /// Adds the targets of the batches that queues give up. Call this after the targets of all ports were added.
+    pub(super) fn add_overflow(&mut self) {
+        self.linked = self.queued.len();
+        let mut next = 0;
+        while let Some(id) = self.queued.get(next).copied() {
+            let node = self.flow.graph.node(id);
+            if when_full(self.flow, node) == WhenFull::DeadLetter {
+                let targets = self.port(node, ERR).into_iter().filter_map(|target| match target {
+                    Target::Queue(at) => Some(at),
+                    // A pipeline that takes such batches is a task with a queue.
+                    Target::Pipeline(_) | Target::Rest(_) => None,
+                });
+                let targets = targets.collect();
+                self.overflow.insert(id, targets);
+            }
+            next += 1;
+        }
+    }
+
     pub(super) fn ports(&mut self, node: &Node) -> Ports {
         let discards_failed = discards_failed(self.flow, node);
         let letter_bytes = letter_bytes(self.flow, node);

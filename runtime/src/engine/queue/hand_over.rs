@@ -7,7 +7,7 @@ use tremor_pdk::Batch;
 use crate::clock::Clock;
 use crate::engine::{
     processors::Processors,
-    queue::{self, Bounds},
+    queue::{self, Bounds, Overflow, Queued},
     tracking::token::{InFlight, Token},
 };
 
@@ -19,16 +19,22 @@ pub struct Receiver(queue::Receiver);
 
 /// Creates a queue with the default limits of a flow's queues.
 pub fn queue() -> (Sender, Receiver) {
-    let (sender, receiver) =
-        queue::bounded(Bounds::default(), &Processors::default(), &Clock::default());
+    let (sender, receiver) = queue::bounded(
+        Bounds::default(),
+        Overflow::Wait,
+        &Processors::default(),
+        &Clock::default(),
+    );
     (Sender(sender), Receiver(receiver))
 }
 
 impl Sender {
     /// Waits for capacity and sends `batch`. Returns `false` if the receiver was dropped.
     pub async fn send(&mut self, batch: Batch) -> bool {
-        let item = InFlight::new(batch, Token::untracked());
-        self.0.send(item.into(), None).await.is_none()
+        let queued = Queued::from(InFlight::new(batch, Token::untracked()));
+        let load = queued.load();
+        let mut batch = Some((queued, load));
+        poll_fn(|context| self.0.poll_send(context, &mut batch, true)).await.is_none()
     }
 }
 

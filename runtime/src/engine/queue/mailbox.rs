@@ -29,6 +29,7 @@ use crate::sync::{Arc, Mutex, fault, lock};
 /// A bounded queue with the task that empties it.
 pub(crate) struct Mailbox<T> {
     bounds: Bounds,
+    overflow: Overflow,
     clock: Clock,
     state: Mutex<State<T>>,
     gauge: Gauge,
@@ -57,6 +58,18 @@ struct Waits {
     round: u64,
     /// Nodes, each with the start of its wait.
     since: Vec<(u32, Instant)>,
+}
+
+/// The treatment of items for which a mailbox has no capacity. Items that were taken out are never affected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Overflow {
+    /// The sender waits.
+    #[default]
+    Wait,
+    /// The sender gets the item back.
+    ReturnNewest,
+    /// The sender gets the items that have waited longest, as many as have to leave.
+    ReturnOldest,
 }
 
 /// The part of a queue's limits that an item uses.
@@ -94,6 +107,8 @@ pub(super) enum Put<'m, T> {
     Awaited(Parked<'m, T>),
     /// The mailbox is closed. Contains the item.
     Refused(T),
+    /// The mailbox is full. Contains the item.
+    Full(T),
 }
 
 /// A task that was waiting for an item that has arrived. The sender has to call [`Parked::run_or_wake`].
@@ -106,7 +121,7 @@ pub(super) struct Parked<'m, T> {
 
 impl<T> Mailbox<T> {
     /// Creates an empty mailbox with one sender.
-    pub(super) fn new(bounds: Bounds, clock: Clock) -> Self {
+    pub(super) fn new(bounds: Bounds, overflow: Overflow, clock: Clock) -> Self {
         let state = State {
             items: VecDeque::new(),
             load: Load::default(),
@@ -118,7 +133,7 @@ impl<T> Mailbox<T> {
             waiting_bytes: 0,
             waits: Waits::default(),
         };
-        Self { bounds, clock, state: Mutex::new(state), gauge: Gauge::default() }
+        Self { bounds, overflow, clock, state: Mutex::new(state), gauge: Gauge::default() }
     }
 
     /// Returns the clock by which waits are measured.
@@ -126,26 +141,50 @@ impl<T> Mailbox<T> {
         &self.clock
     }
 
-    /// Puts an item into the mailbox. If `waits` is set, this waits for capacity, and the item's memory is counted
-    /// meanwhile. If `may_run` is set and the task is waiting, the task is lent to the sender.
+    /// Puts an item into the mailbox. If `waits` is set and senders of this mailbox wait for capacity, this waits, and
+    /// the item's memory is counted meanwhile. If `may_run` is set and the task is waiting, the task is lent to the
+    /// sender. Items that had to leave are moved to `removed`, so that they are dropped without the lock.
     pub(super) fn poll_put(
         &self,
         context: &Context<'_>,
         slot: &mut WakerSlot,
         item: &mut Option<(T, Load)>,
-        waits: bool,
-        may_run: bool,
+        (waits, may_run): (bool, bool),
+        removed: &mut Vec<T>,
     ) -> Poll<Put<'_, T>> {
         let mut state = lock(&self.state);
         let load = item.as_ref().map_or_else(Load::default, |(_, load)| *load);
-        if waits && !state.has_capacity(self.bounds, load) {
-            state.wait(slot, context.waker(), &self.clock);
-            if slot.bytes != load.bytes {
-                state.waiting_bytes += load.bytes;
-                state.waiting_bytes -= std::mem::replace(&mut slot.bytes, load.bytes);
-                self.update_gauge(&state);
+        if !state.has_capacity(self.bounds, load) {
+            match self.overflow {
+                Overflow::Wait if waits => {
+                    state.wait(slot, context.waker(), &self.clock);
+                    if slot.bytes != load.bytes {
+                        state.waiting_bytes += load.bytes;
+                        state.waiting_bytes -= std::mem::replace(&mut slot.bytes, load.bytes);
+                        self.update_gauge(&state);
+                    }
+                    return Poll::Pending;
+                }
+                Overflow::Wait => {}
+                Overflow::ReturnNewest => {
+                    return Poll::Ready(
+                        item.take().map_or(Put::Taken, |(item, _)| Put::Full(item)),
+                    );
+                }
+                Overflow::ReturnOldest if fault("mailbox_drops_what_was_handed_out") => {
+                    // The first item is to leave, but another task may take it out meanwhile.
+                    drop(state);
+                    state = lock(&self.state);
+                    removed.extend(state.pop());
+                }
+                Overflow::ReturnOldest => {
+                    while !state.has_capacity(self.bounds, load)
+                        && let Some(oldest) = state.pop()
+                    {
+                        removed.push(oldest);
+                    }
+                }
             }
-            return Poll::Pending;
         }
         state.waiting_bytes -= std::mem::take(&mut slot.bytes);
         let Some((item, load)) = item.take() else { return Poll::Ready(Put::Taken) };
@@ -164,10 +203,18 @@ impl<T> Mailbox<T> {
         })
     }
 
-    /// Completes once the mailbox has capacity or is closed.
+    /// Removes and returns the item that has waited longest.
+    pub(super) fn remove_oldest(&self) -> Option<T> {
+        let mut state = lock(&self.state);
+        let oldest = state.pop();
+        self.update_gauge(&state);
+        oldest
+    }
+
+    /// Completes once a sender would not have to wait.
     pub(super) fn poll_capacity(&self, context: &Context<'_>, slot: &mut WakerSlot) -> Poll<()> {
         let mut state = lock(&self.state);
-        if state.has_capacity(self.bounds, Load::default()) {
+        if self.overflow != Overflow::Wait || state.has_capacity(self.bounds, Load::default()) {
             return Poll::Ready(());
         }
         state.wait(slot, context.waker(), &self.clock);
@@ -261,6 +308,7 @@ impl<T> Mailbox<T> {
     }
 
     /// Returns whether even an item without events and bytes would have to wait.
+    #[cfg(test)]
     pub(super) fn is_full(&self) -> bool {
         !lock(&self.state).has_capacity(self.bounds, Load::default())
     }

@@ -1,8 +1,8 @@
 //! The bounded queue of batches between two tasks, limited in events and in bytes.
 //!
-//! A sender waits if the queue is full, or if its batch would exceed the bytes of the queue. This is the only form of
-//! backpressure in the engine. A batch that is larger than the whole queue is accepted once the queue is empty, so that
-//! no message is too large to be sent.
+//! A sender waits if the queue is full, or if its batch would exceed the bytes of the queue, unless the flow file sets
+//! that batches are given up instead. This is the only form of backpressure in the engine. A batch that is larger than
+//! the whole queue is accepted once the queue is empty, so that no message is too large to be sent.
 
 #[doc(hidden)]
 pub mod hand_over;
@@ -17,8 +17,12 @@ use std::sync::Arc;
 use tremor_abi::batch::{HostBatch, Rejected};
 use tremor_pdk::Batch;
 
-use self::mailbox::{Load, Mailbox};
-pub(crate) use self::{receiver::Receiver, sender::Sender};
+use self::mailbox::Mailbox;
+pub(crate) use self::{
+    mailbox::{Load, Overflow},
+    receiver::Receiver,
+    sender::Sender,
+};
 use crate::clock::Clock;
 use crate::engine::{
     processors::Processors,
@@ -98,7 +102,8 @@ impl Queued {
         }
     }
 
-    fn load(&self) -> Load {
+    /// Returns the part of a queue's limits that the batch uses.
+    pub(crate) fn load(&self) -> Load {
         let encoded = match &self.payload {
             Payload::Encoded { encoded, .. } if encoded.has_buffers_of(&self.item.batch) => {
                 encoded.weight_without_buffers()
@@ -118,10 +123,11 @@ impl Queued {
 /// Creates a queue between tasks that share `processors`. Waits of senders are measured by `clock`.
 pub(crate) fn bounded(
     bounds: Bounds,
+    overflow: Overflow,
     processors: &Processors,
     clock: &Clock,
 ) -> (Sender, Receiver) {
-    let mailbox = Arc::new(Mailbox::new(bounds, clock.clone()));
+    let mailbox = Arc::new(Mailbox::new(bounds, overflow, clock.clone()));
     let sender = Sender::new(mailbox.clone());
     (sender, Receiver::new(mailbox, processors.clone()))
 }

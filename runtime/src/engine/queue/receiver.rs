@@ -41,6 +41,11 @@ impl Receiver {
         taken
     }
 
+    /// Removes and returns the batch that has waited longest, if there is one.
+    pub(crate) fn take_oldest(&self) -> Option<Queued> {
+        self.mailbox.remove_oldest()
+    }
+
     /// Completes once the queue is empty and all senders were dropped.
     pub(crate) fn poll_ended(&self, context: &Context<'_>) -> Poll<()> {
         self.mailbox.poll_ended(context)

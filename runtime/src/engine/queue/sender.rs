@@ -11,12 +11,12 @@ use std::{
 use tremor_abi::batch::HostBatch;
 
 use crate::engine::{
-    handle::connection::Connection,
     queue::{
         Queued,
         mailbox::{Load, Mailbox, Put},
     },
     sync::wakers::WakerSlot,
+    tracking::token::Token,
     tuning::{FEW_BYTES, FEW_EVENTS},
 };
 
@@ -25,15 +25,20 @@ pub(crate) struct Sender {
     mailbox: Arc<Mailbox<Queued>>,
     /// Registration of this sender while it waits for capacity.
     slot: WakerSlot,
+    /// `true` if the tokens of events are settled when the events enter the queue or are refused by it, because the
+    /// queue drops events on purpose.
+    settles: bool,
+    /// Batches for which the queue had no capacity. Empty between calls of [`Sender::take_overflow`].
+    overflow: Vec<Queued>,
     spent: Spent,
 }
 
 /// Durations of the parts of sending, accumulated over several batches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Spent {
-    /// Time spent on sending to full queues, which is mostly the wait for capacity.
+    /// Time spent on waiting for the capacity of full queues.
     pub(crate) waiting: Duration,
-    /// Time spent on sending to other queues and waking their receivers.
+    /// Time spent on sending to queues and waking their receivers, without waits.
     pub(crate) handing: Duration,
     /// Time spent on running receivers' tasks in the sender's task.
     pub(crate) running: Duration,
@@ -58,7 +63,14 @@ impl AddAssign for Spent {
 
 impl Sender {
     pub(super) fn new(mailbox: Arc<Mailbox<Queued>>) -> Self {
-        Self { mailbox, slot: WakerSlot::default(), spent: Spent::default() }
+        let (slot, spent) = (WakerSlot::default(), Spent::default());
+        Self { mailbox, slot, settles: false, overflow: Vec::new(), spent }
+    }
+
+    /// Lets the tokens of events be settled when the events enter the queue.
+    pub(crate) fn settle_on_entry(mut self) -> Self {
+        self.settles = true;
+        self
     }
 
     /// Returns a sender of the same queue for the tasks of `node`.
@@ -68,42 +80,19 @@ impl Sender {
         sender
     }
 
-    /// Waits for capacity and sends the batch. Returns the batch if the receiver was dropped.
-    ///
-    /// If `connection`, the sender's own connection, is broken, this no longer waits for capacity. The queue may be one
-    /// that only the other side of the same connection empties, and the next connection begins only after this side has
-    /// ended. The next connection begins to pull only [when there is capacity](Sender::wait_for_capacity).
-    pub(crate) async fn send(
-        &mut self,
-        batch: Queued,
-        connection: Option<&Connection>,
-    ) -> Option<Queued> {
-        let load = batch.load();
-        let mut batch = Some((batch, load));
-        let start = self.mailbox.clock().now();
-        let is_full = self.mailbox.is_full();
-        let mut broken = connection.map(Connection::broken);
-        let refused = poll_fn(|context| {
-            let polled = self.poll_send(context, &mut batch, true);
-            let mut is_broken = || broken.as_mut().is_some_and(|it| it.poll(context).is_ready());
-            if polled.is_ready() || !is_broken() {
-                return polled;
-            }
-            self.poll_send(context, &mut batch, false)
-        })
-        .await;
-        let spent = self.mailbox.clock().elapsed(start).saturating_sub(self.spent.running);
-        if is_full {
-            self.spent.waiting += spent;
-        } else {
-            self.spent.handing += spent;
-        }
-        refused
-    }
-
     /// Waits until the queue has capacity or is closed.
     pub(crate) async fn wait_for_capacity(&mut self) {
         poll_fn(|context| self.mailbox.poll_capacity(context, &mut self.slot)).await;
+    }
+
+    /// Removes the batch that has waited longest from the queue. [`Sender::take_overflow`] returns it.
+    pub(crate) fn remove_oldest(&mut self) {
+        self.overflow.extend(self.mailbox.remove_oldest());
+    }
+
+    /// Returns the batches for which the queue had no capacity since the last call, in order.
+    pub(crate) fn take_overflow(&mut self) -> Vec<Queued> {
+        std::mem::take(&mut self.overflow)
     }
 
     /// Returns the durations since the last call, and resets them.
@@ -111,15 +100,15 @@ impl Sender {
         std::mem::take(&mut self.spent)
     }
 
-    /// Sends the batch in `batch`, and runs or wakes the receiver. If `waits` is set, this waits for capacity.
-    /// Completes with the batch if the receiver was dropped.
-    pub(super) fn poll_send(
+    /// Sends the batch in `batch`, and runs or wakes the receiver. If `waits` is set, this waits for capacity, unless
+    /// the queue [returns](Sender::take_overflow) batches instead. Completes with the batch if the receiver was dropped.
+    pub(crate) fn poll_send(
         &mut self,
         context: &Context<'_>,
         batch: &mut Option<(Queued, Load)>,
         waits: bool,
     ) -> Poll<Option<Queued>> {
-        let Self { mailbox, slot, spent, .. } = self;
+        let Self { mailbox, slot, settles, overflow, spent } = self;
         // An encoded or small batch leaves the receiver so little work that running the receiver here is cheaper than
         // waking it.
         let is_light = |(queued, load): &(Queued, Load)| {
@@ -127,9 +116,18 @@ impl Sender {
                 || (load.events <= FEW_EVENTS && queued.item.batch.weight() <= FEW_BYTES)
         };
         let may_run = batch.as_ref().is_some_and(is_light);
-        match mailbox.poll_put(context, slot, batch, waits, may_run) {
+        let token = batch
+            .as_mut()
+            .filter(|_| *settles)
+            .map(|(queued, _)| std::mem::replace(&mut queued.item.token, Token::untracked()));
+        match mailbox.poll_put(context, slot, batch, (waits, may_run), overflow) {
             Poll::Pending => return Poll::Pending,
-            Poll::Ready(Put::Refused(batch)) => return Poll::Ready(Some(batch)),
+            Poll::Ready(Put::Refused(mut batch)) => {
+                // The receiver has ended, so the events fail.
+                batch.item.token = token.unwrap_or(batch.item.token);
+                return Poll::Ready(Some(batch));
+            }
+            Poll::Ready(Put::Full(batch)) => overflow.push(batch),
             Poll::Ready(Put::Taken) => {}
             Poll::Ready(Put::Awaited(receiver)) if receiver.is_lent() => {
                 let start = mailbox.clock().now();
@@ -141,6 +139,7 @@ impl Sender {
                 receiver.run_or_wake();
             }
         }
+        token.into_iter().for_each(Token::settle);
         Poll::Ready(None)
     }
 }
@@ -149,7 +148,7 @@ impl Clone for Sender {
     fn clone(&self) -> Self {
         self.mailbox.add_sender();
         let mut sender = Self::new(self.mailbox.clone());
-        sender.slot = WakerSlot::of(self.slot.node());
+        (sender.slot, sender.settles) = (WakerSlot::of(self.slot.node()), self.settles);
         sender
     }
 }

@@ -12,7 +12,7 @@ use tremor_abi::batch::HostBatch;
 use tremor_pdk::Batch;
 
 use super::{
-    Bounds, Payload, Queued, Receiver, Sender, bounded as bounded_on,
+    Bounds, Overflow, Payload, Queued, Receiver, Sender, bounded as bounded_on,
     mailbox::{Host, Load},
 };
 use crate::clock::Clock;
@@ -26,7 +26,7 @@ use crate::{
 };
 
 fn bounded(bounds: Bounds) -> (Sender, Receiver) {
-    bounded_on(bounds, &Processors::default(), &Clock::default())
+    bounded_on(bounds, Overflow::Wait, &Processors::default(), &Clock::default())
 }
 
 fn batch(events: usize) -> Option<(Queued, Load)> {

@@ -50,13 +50,14 @@ impl Changes<'_> {
 /// to connect, until it is connected.
 #[derive(Debug, Default)]
 pub(crate) struct Outage {
-    is_down: AtomicBool,
+    is_down: Arc<AtomicBool>,
     sources: Vec<Arc<Breaker>>,
 }
 
 impl Outage {
-    pub(crate) fn new(sources: Vec<Arc<Breaker>>) -> Self {
-        Self { is_down: AtomicBool::new(false), sources }
+    /// Creates the state of a sink that is not down. `is_down` is `true` while the sink is down.
+    pub(crate) fn new(sources: Vec<Arc<Breaker>>, is_down: Arc<AtomicBool>) -> Self {
+        Self { is_down, sources }
     }
 
     /// Returns whether the sink is down.
@@ -108,7 +109,7 @@ mod tests {
     #[test]
     fn breaker_is_open_while_any_sink_is_down() {
         let breaker = Arc::<Breaker>::default();
-        let sink = || Outage::new(vec![breaker.clone()]);
+        let sink = || Outage::new(vec![breaker.clone()], Arc::default());
         let (one, other) = (sink(), sink());
         one.end();
         assert!(!breaker.is_open());

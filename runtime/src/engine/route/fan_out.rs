@@ -5,6 +5,7 @@ use tremor_pdk::{Batch, Error};
 
 use crate::engine::{
     control::Control,
+    logging::losses::OverflowReason,
     route::dead_letter,
     target::{Ports, Target},
     tracking::{
@@ -50,6 +51,41 @@ fn hand_on(targets: &[Target], item: InFlight, work: &mut Vec<(Target, InFlight)
         work.push((*target, item.clone()));
     }
     work.insert(bottom, (*last, item));
+}
+
+/// Passes events that a sink gave up on to the targets of its port `err`, as they are. Their metadata say why.
+pub(crate) fn pass_on<T: Copy>(
+    sink: &str,
+    targets: &[T],
+    mut item: InFlight,
+    why: OverflowReason,
+    stats: &Stats,
+    mut to: impl FnMut(T, InFlight),
+) {
+    let Some((last, others)) = targets.split_last() else { return };
+    let mut noted = Ok(());
+    item.batch.for_each_mut(|mut event| {
+        let added = event.extend_metadata(|writer| {
+            writer.key("overflow");
+            writer.begin_object();
+            writer.key("sink");
+            writer.str(sink);
+            writer.key("reason");
+            writer.str(why.as_str());
+            writer.end_object();
+        });
+        noted = std::mem::replace(&mut noted, Ok(())).and(added);
+    });
+    if let Err(error) = noted {
+        tracing::warn!(component = sink, %error, "metadata do not say why events were sent to `err`");
+    }
+    let events = item.batch.len();
+    stats.dead_lettered(events);
+    stats.created(events * others.len());
+    stats.delivered(events * others.len());
+    stats.tap.pass(ERR, &item.batch);
+    others.iter().for_each(|target| to(*target, item.clone()));
+    to(*last, item);
 }
 
 /// Records that `events` events have failed permanently. If their source would redeliver these events, the flow fails,

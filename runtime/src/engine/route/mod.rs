@@ -5,6 +5,7 @@ pub(crate) mod dead_letter;
 pub(crate) mod fan_out;
 pub(crate) mod in_order;
 pub(crate) mod leading;
+pub(crate) mod outlets;
 pub(crate) mod pipeline;
 pub(crate) mod router;
 pub(crate) mod routes;

@@ -27,10 +27,12 @@ use crate::clock::Clock;
 use crate::codec::{BatchEncoder, Terminator};
 use crate::engine::{
     handle::connection::Connection,
-    queue::{Payload, Queued, Sender, sender::Spent},
+    logging::losses::OverflowReason,
+    queue::{Payload, Queued, sender::Spent},
     route::{
         in_order::{InOrder, Section},
         leading::{Instances, Leading},
+        outlets::Outlets,
         routes::Routes,
     },
     sync::watch::Single,
@@ -49,6 +51,8 @@ pub(crate) struct Router {
     pub(crate) egress: Arc<Egress>,
     /// The encoder, if the only queue is that of a sink that accepts encoded batches.
     encoding: Option<Encoding>,
+    /// `true` if a queue may give up batches to relieve a source: see [`Outlets::relieve`].
+    pub(crate) may_relieve: bool,
     /// `true` if several tasks may process the batches of the component, on a machine with enough cores.
     pub(crate) may_have_helpers: bool,
     /// Connection of the component if it is a source.
@@ -79,17 +83,10 @@ pub(crate) struct Egress {
     /// Number of the next ticket.
     tickets: AtomicU64,
     routes: InOrder<Routes>,
-    queues: InOrder<Vec<Outlet>>,
+    queues: InOrder<Outlets>,
     clock: Clock,
     /// Time at which the next timer of an operator is due.
     due: Single<Option<Instant>>,
-}
-
-/// A queue to which a component sends events.
-pub(crate) struct Outlet {
-    pub(crate) queue: Sender,
-    /// Metrics of the receiving component.
-    pub(crate) stats: Arc<Stats>,
 }
 
 /// The position of a batch in the order of a component's batches.
@@ -108,7 +105,7 @@ pub(crate) struct Ticket {
 impl Router {
     pub(crate) fn new(
         routes: Routes,
-        queues: Vec<Outlet>,
+        queues: Outlets,
         encoding: Option<Encoding>,
         pool: Pool,
         stats: Arc<Stats>,
@@ -116,6 +113,7 @@ impl Router {
         let name = routes.name.clone();
         let processors = routes.processors().clone();
         let clock = routes.clock().clone();
+        let may_relieve = queues.may_relieve();
         let egress = Arc::new(Egress {
             clock,
             tickets: AtomicU64::new(0),
@@ -123,7 +121,7 @@ impl Router {
             queues: InOrder::new(queues, processors),
             due: Single::default(),
         });
-        Self::over(egress, name, encoding, pool, stats)
+        Self { may_relieve, ..Self::over(egress, name, encoding, pool, stats) }
     }
 
     /// Creates the router of another task for the same outputs.
@@ -147,6 +145,7 @@ impl Router {
             stats,
             egress,
             encoding,
+            may_relieve: false,
             may_have_helpers: false,
             connection: None,
             leading: None,
@@ -189,6 +188,11 @@ impl Router {
         self.route(&mut self.egress.ticket(), |routes| routes.reject(batch, rejected, token)).await;
     }
 
+    /// Passes events that a sink gave up on to its port `err`: see [`Routes::pass_on`].
+    pub(crate) async fn pass_on(&mut self, item: InFlight, why: OverflowReason) {
+        self.route(&mut self.egress.ticket(), |routes| routes.pass_on(item, why)).await;
+    }
+
     /// Calls the operators whose timers are due, and routes the events that they emit.
     pub(crate) async fn run_timers(&mut self) {
         self.route(&mut self.egress.ticket(), Routes::run_timers).await;
@@ -197,9 +201,13 @@ impl Router {
     /// Waits until each queue in turn has capacity or is closed.
     pub(crate) async fn wait_for_capacity(&mut self) {
         let mut ticket = self.egress.ticket();
-        for outlet in ticket.queues().await.iter_mut() {
-            outlet.queue.wait_for_capacity().await;
-        }
+        ticket.queues().await.wait_for_capacity().await;
+    }
+
+    /// Gives up batches that wait in queues: see [`Outlets::relieve`].
+    pub(crate) async fn relieve(&mut self) -> bool {
+        let mut ticket = self.egress.ticket();
+        ticket.queues().await.relieve(self.connection.as_deref()).await
     }
 
     /// Drains the operators, routes the events that they emit, and drops the senders of all queues. Queues without
@@ -245,21 +253,12 @@ impl Router {
         }
         let start = self.clock().now();
         let mut queues = ticket.queues().await;
-        let (entered, waited) = (self.clock().now(), self.spent.waiting);
+        let entered = self.clock().now();
         self.spent.in_order += entered - start;
-        while let Some((queue, queued)) = self.ready.pop_front() {
-            let Some(Outlet { queue, stats }) = queues.get_mut(queue) else { continue };
-            // The queue returns the batch if the task of its receiver has ended. Dropping the batch fails its events.
-            if let Some(refused) = queue.send(queued, self.connection.as_deref()).await {
-                let lost = !refused.item.token.is_tracked();
-                stats.lost(refused.events());
-                stats.undelivered(if lost { refused.events() } else { 0 });
-            }
-            self.spent += queue.take_spent();
-        }
+        let spent = queues.send(&mut self.ready, self.connection.as_deref()).await;
         drop(queues);
-        let waited = self.spent.waiting.saturating_sub(waited);
-        self.spent.inside += self.clock().elapsed(entered).saturating_sub(waited);
+        self.spent += spent;
+        self.spent.inside += self.clock().elapsed(entered).saturating_sub(spent.waiting);
     }
 }
 
@@ -307,7 +306,7 @@ impl Ticket {
         section
     }
 
-    async fn queues(&mut self) -> Section<'_, Vec<Outlet>> {
+    async fn queues(&mut self) -> Section<'_, Outlets> {
         let mut section = self.egress.queues.enter(self.number).await;
         section.set_continues(self.continues);
         self.was_queued = !self.continues;

@@ -14,9 +14,10 @@ use tremor_pdk::Batch;
 
 use crate::engine::{
     control::Control,
+    logging::losses::OverflowReason,
     processors::Processors,
     route::{
-        fan_out::{DeadLetters, Env, fan_out},
+        fan_out::{DeadLetters, Env, fan_out, pass_on},
         leading::Done,
         pipeline::{Call, Pipeline},
         step::Step,
@@ -120,6 +121,18 @@ impl Routes {
         let (work, control) = (&mut self.work, &*self.control);
         let mut env = Env { work, pool: &self.pool, control };
         letters.post(&self.name, &self.ports, &self.stats, &mut env);
+        self.run();
+    }
+
+    /// Passes events that a sink gave up on to the targets of its port `err`, as they are.
+    pub(crate) fn pass_on(&mut self, item: InFlight, why: OverflowReason) {
+        self.set_clock(&item.batch);
+        let work = &mut self.work;
+        pass_on(&self.name, &self.ports.err, item, why, &self.stats, |target, item| {
+            work.push((target, item));
+        });
+        // The work list is a stack, and targets are served in the order of their links.
+        self.work.reverse();
         self.run();
     }
 

@@ -324,10 +324,14 @@ impl Backlog {
     }
 
     /// Fails the waiting events, so that their sources know which events of a pull were not delivered.
-    pub(crate) fn fail(self) {
-        let waiting = self.lanes.into_iter().flat_map(Lane::into_waiting);
-        let items = waiting.flat_map(Pending::into_items);
-        items.for_each(|item| item.token.fail(item.batch.events()));
+    pub(crate) fn fail(mut self) {
+        self.take_items().for_each(|item| item.token.fail(item.batch.events()));
+    }
+
+    /// Removes and returns the waiting batches. No other method may be called afterwards, except those that count.
+    pub(crate) fn take_items(&mut self) -> impl Iterator<Item = InFlight> + use<> {
+        let lanes = std::mem::take(&mut self.lanes);
+        lanes.into_iter().flat_map(Lane::into_waiting).flat_map(Pending::into_items)
     }
 
     fn next_sequence(&mut self) -> u64 {

@@ -24,13 +24,14 @@ use tremor_pdk::{Batch, Demand, Error, Exception};
 
 use crate::clock::Alarm;
 use crate::engine::{
-    control::{Control, Phase, interrupt::Interrupt},
+    control::{Control, Phase, ends::GivesUp, interrupt::Interrupt},
     handle::{
         ConnectorHandle,
         connection::{Connection, End},
         gate::{self, Side},
         series::Retried,
     },
+    logging::losses::OverflowReason,
     queue::{Payload, Queued, Receiver},
     retry::breaker::Outage,
     route::router::Router,
@@ -45,7 +46,7 @@ use crate::engine::{
     sync::turn::Turn,
     tracking::{tap::IN, token::InFlight},
 };
-use crate::{codec::BatchEncoder, dynamic::DynSink};
+use crate::{codec::BatchEncoder, dynamic::DynSink, flow::WhenFull};
 
 /// Time between two calls of a sink's `on_tick`.
 pub(crate) const TICK: Duration = Duration::from_secs(1);
@@ -73,6 +74,8 @@ pub(crate) struct SinkSide {
     pub(crate) handle: Arc<ConnectorHandle>,
     /// State of the sink that opens the circuit breakers of the sources that feed it, while the sink is down.
     pub(crate) outage: Arc<Outage>,
+    /// The treatment of events for which the queue has no capacity.
+    pub(crate) when_full: WhenFull,
 }
 
 /// Reason why [`Session::next`] returns.
@@ -89,7 +92,7 @@ enum Step {
     Flush,
     /// The connector was paused or resumed.
     Gate,
-    /// The flow was stopped, or the connection was lost.
+    /// The flow was stopped, the connection was lost, or the sink has to give up what it has.
     Interrupted,
 }
 
@@ -129,6 +132,8 @@ struct Session<'s> {
     sink: Box<dyn DynSink>,
     connection: &'s Connection,
     interrupt: Interrupt<'s>,
+    /// `Some` if the sink stops no source, and so has to give up what it has some time after the end of the sources.
+    gives_up: Option<GivesUp<'s>>,
     /// Time slice after which the task yields. Needed if the sink always answers immediately.
     turn: Turn,
     /// Demand of the sink for deliveries.
@@ -146,19 +151,40 @@ struct Session<'s> {
 }
 
 impl SinkSide {
-    /// Fails all undelivered events, because the sink has ended permanently, and counts them.
+    /// Fails or drops all undelivered events, because the sink has ended permanently, and counts them.
     pub(crate) fn abandon(self) {
-        if self.undrained {
+        let drops = self.when_full.drops();
+        if self.undrained && !drops {
             // The sink has acknowledged events that it still buffers, so these do not fail.
             self.control.leave_undrained();
         }
-        let (stats, left) = (&self.router.stats, self.backlog.left());
-        stats.failed(left.events);
-        stats.undelivered(left.lost);
+        let (stats, waiting) = (&self.router.stats, self.backlog.left());
         self.backlog.fail();
-        let left = self.queue.close();
-        stats.lost(left.events);
-        stats.undelivered(left.lost);
+        let queued = self.queue.close();
+        stats.taken(queued.events);
+        let [events, lost] = [waiting.events + queued.events, waiting.lost + queued.lost];
+        if !drops {
+            stats.failed(events);
+            stats.undelivered(lost);
+        } else if events > 0 {
+            stats.dropped(events);
+            stats.dropped_at_end(events);
+            self.control.losses().dropped(&self.router.name, events, OverflowReason::FlowEnded);
+        }
+    }
+
+    /// Passes all undelivered events on to `err` if the time is over that the flow file lets them wait for.
+    pub(crate) async fn pass_on_undelivered(&mut self) {
+        if self.when_full != WhenFull::DeadLetter || !self.control.has_given_up() {
+            return;
+        }
+        for item in self.backlog.take_items() {
+            self.router.pass_on(item, OverflowReason::FlowEnded).await;
+        }
+        while let Some(queued) = self.queue.take_oldest() {
+            self.router.stats.taken(queued.events());
+            self.router.pass_on(queued.item, OverflowReason::FlowEnded).await;
+        }
     }
 
     /// Completes once the queue has ended and all deliveries were answered. If an attempt to close the sink was made,
@@ -186,6 +212,7 @@ impl SinkSide {
             sink,
             connection,
             interrupt: Interrupt::new(&control, Phase::Stopped, Some(connection)),
+            gives_up: (!self.when_full.blocks()).then(|| control.gives_up()),
             turn: Turn::default(),
             demand,
             is_flushed: false,
@@ -224,7 +251,10 @@ impl Session<'_> {
                 }
                 self.begin(pending);
             }
-            if self.side.backlog.is_empty() {
+            if is_paused && !self.side.when_full.blocks() {
+                // No source waits for the sink, but its queue may have to give batches up.
+                self.side.outage.begin();
+            } else if self.side.backlog.is_empty() {
                 self.side.outage.end();
             }
             self.side.handle.set_in_flight(self.side.backlog.events());
@@ -309,7 +339,7 @@ impl Session<'_> {
             return Step::Due(due);
         }
         let gathers = self.demand.gathers;
-        let Self { side, sink, interrupt, turn, alarm, gate, .. } = self;
+        let Self { side, sink, interrupt, gives_up, turn, alarm, gate, .. } = self;
         poll_fn(|context| {
             if !side.backlog.slots.is_empty()
                 && let Poll::Ready((slot, result)) = side.backlog.slots.poll(context, &mut **sink)
@@ -335,7 +365,8 @@ impl Session<'_> {
             {
                 return Poll::Ready(Step::Flush);
             }
-            if interrupt.poll(context).is_ready() {
+            let is_over = gives_up.as_mut().is_some_and(|it| it.poll(context).is_ready());
+            if is_over || interrupt.poll(context).is_ready() {
                 return Poll::Ready(Step::Interrupted);
             }
             if gate.poll(context, conditions.is_paused).is_ready() {

@@ -8,12 +8,12 @@ pub(crate) mod outstanding;
 pub(crate) mod preprocessors;
 mod remainder;
 mod retry;
+mod sending;
 pub(crate) mod shared_intake;
 pub(crate) mod worker;
 
 use std::{
     future::poll_fn,
-    pin::pin,
     sync::Arc,
     task::Poll,
     time::{Duration, Instant},
@@ -56,6 +56,9 @@ use crate::{dynamic::DynSource, executor, log};
 const RETRY: Policy =
     Policy { attempts: None, first: Duration::from_millis(100), max: Duration::from_secs(30) };
 
+/// Pause between two batches that a queue gives up because the source waits. Meanwhile the events may be acknowledged.
+const RELIEF: Duration = Duration::from_millis(10);
+
 /// State of a source that is kept across connections.
 pub(crate) struct SourceSide {
     pub(crate) intake: IntakeState,
@@ -90,6 +93,8 @@ enum Step {
     Due,
     /// The time of the next operator timer has changed.
     DueChanged,
+    /// The source waits for memory or acknowledgements, and queues may have batches that they can give up.
+    Relief,
 }
 
 /// Output of a round of preprocessing, with its ticket.
@@ -119,6 +124,8 @@ struct Session<'s> {
     failing_since: Option<Instant>,
     /// Reason why the source is not pulled, as the handle of the connector shows it.
     bound: Option<Bound>,
+    /// Time from which queues may give up batches again because the source waits. `None` if they may at once.
+    relief_at: Option<Instant>,
     /// Consecutive pulls without an event.
     futile: Futile,
     /// `true` if the last pull read something.
@@ -205,6 +212,7 @@ impl SourceSide {
             attempts: Attempts::new(RETRY),
             failing_since: None,
             bound: None,
+            relief_at: None,
             futile: Futile::default(),
             has_read: false,
             turn: Turn::default(),
@@ -264,6 +272,7 @@ impl Session<'_> {
                 Step::Broken => return Ok(End::Interrupted),
                 Step::Suspended(suspension) => self.suspend(suspension).await?,
                 Step::Due => self.run_timers().await?,
+                Step::Relief => self.relieve().await?,
                 Step::Elapsed | Step::DueChanged => {}
             }
         }
@@ -345,7 +354,10 @@ impl Session<'_> {
     /// Waits for the next [`Step`]: polls the source first, and then the other conditions. If there is a deadline
     /// `until`, waits for the deadline instead of pulling. Notifies the source immediately of pulls that end meanwhile.
     async fn next(&mut self, mut batch: Batch, until: Option<Instant>) -> Step {
-        let Self { shared, is_steady, bound, pulled_at, began_at, turn, has_read, .. } = self;
+        let may_relieve = self.worker.router.may_relieve;
+        let Self {
+            shared, is_steady, bound, relief_at, pulled_at, began_at, turn, has_read, ..
+        } = self;
         *has_read = false;
         let Shared { intake, egress, control, conditions, handle, .. } = shared;
         let due = egress.due();
@@ -377,7 +389,10 @@ impl Session<'_> {
                     *bound = bound_by;
                     handle.set_bound(bound_by);
                 }
+                let relief = bound_by.filter(|_| may_relieve && is_next);
+                let relief = relief.map(|_| relief_at.unwrap_or_else(|| control.clock().now()));
                 if !was_polled && (waited || may_pull) {
+                    *relief_at = None;
                     *pulled_at = control.clock().now();
                     if !waited {
                         *began_at = *pulled_at;
@@ -396,7 +411,8 @@ impl Session<'_> {
                 // While the connector is paused, nothing is preprocessed, so timers of preprocessors do not wake the
                 // task.
                 let timed = intake.due().filter(|_| !suspension.by_gate);
-                let times: [(_, fn() -> Step); 3] = [
+                let times: [(_, fn() -> Step); 4] = [
+                    (relief, || Step::Relief),
                     (until, || Step::Elapsed),
                     (due, || Step::Due),
                     (timed, || Step::Round(Next::Nothing)),
@@ -436,57 +452,16 @@ impl Session<'_> {
         shared.sending(worker.decode_and_route(pulled, ticket, *pulled_at)).await
     }
 
+    /// Lets queues before sinks that take nothing give up their oldest batches, so that memory and acknowledgements for
+    /// which the source waits become free.
+    async fn relieve(&mut self) -> Result<(), Error> {
+        self.shared.sending(self.worker.router.relieve()).await?;
+        self.relief_at = Some(self.shared.control.clock().now() + RELIEF);
+        Ok(())
+    }
+
     /// Calls the operators whose timer is due.
     async fn run_timers(&mut self) -> Result<(), Error> {
         self.shared.sending(self.worker.router.run_timers()).await
-    }
-}
-
-impl Shared<'_> {
-    /// Notifies the gate of a pause and of its end. Call this between rounds of work during which the source is not
-    /// pulled.
-    async fn report_pause(&mut self) {
-        poll_fn(|context| {
-            let Poll::Ready(mut intake) = self.intake.poll_lock(context) else {
-                return Poll::Pending;
-            };
-            if self.conditions.is_paused(context) {
-                intake.leave_steady();
-            }
-            Poll::Ready(())
-        })
-        .await;
-    }
-
-    /// Runs `work`, which sends to queues. While `work` waits for capacity, notifies the source of pulls that have
-    /// ended, and the gate of a pause.
-    ///
-    /// # Errors
-    /// Returns the first error of the source for an acknowledgement, after `work` is done.
-    async fn sending<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Error> {
-        let mut work = pin!(work);
-        // If an acknowledgement fails, the events that were already read still have to be sent.
-        let mut acknowledged = Ok(());
-        loop {
-            let ended = poll_fn(|context| match work.as_mut().poll(context) {
-                Poll::Ready(done) => Poll::Ready(Err(done)),
-                Poll::Pending => {
-                    // The pause is checked while the intake is locked, so that no helper pulls in the meantime.
-                    if let Poll::Ready(mut intake) = self.intake.poll_lock(context)
-                        && self.conditions.is_paused(context)
-                    {
-                        intake.leave_steady();
-                    }
-                    self.conditions.poll_ended(context).map(Ok)
-                }
-            });
-            match ended.await {
-                Ok(ended) => {
-                    let result = self.intake.lock().await.acknowledge(ended);
-                    acknowledged = acknowledged.and(result);
-                }
-                Err(done) => return acknowledged.map(|()| done),
-            }
-        }
     }
 }

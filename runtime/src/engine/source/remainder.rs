@@ -82,6 +82,7 @@ impl Session<'_> {
                 Step::Suspended(suspension) => self.suspend(suspension).await?,
                 Step::Draining => return self.finish(StreamEnd::Aborted).await.map(Some),
                 Step::Due => self.run_timers().await?,
+                Step::Relief => self.relieve().await?,
                 Step::DueChanged => {}
                 // A round of preprocessing, which was due or was interrupted by a pause, does not end the wait.
                 Step::Round(round) => {

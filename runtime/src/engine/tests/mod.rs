@@ -14,6 +14,7 @@ mod in_flight;
 mod leading;
 mod limits;
 mod lingering;
+mod overflow;
 mod parallel;
 mod pausing;
 mod peer;

@@ -25,7 +25,7 @@ macro_rules! counts {
     ($($(#[$about:meta])* $name:ident,)*) => {
         /// Numbers of a component's events so far, by their outcome.
         ///
-        /// `taken + created = delivered + dead_lettered + discarded + merged + failed +`
+        /// `taken + created = delivered + dead_lettered + discarded + merged + failed + dropped +`
         /// [`in_flight`](ComponentCounts::in_flight).
         ///
         /// The admin API serializes this type. The serialized form omits the fields that an API response has elsewhere
@@ -103,6 +103,10 @@ counts! {
     merged,
     /// Events that could not be processed or delivered while no `err` port was linked. They fail back to their source.
     failed,
+    /// Events that a sink dropped because its queue was full or the flow ended, as `queue.when_full` of the sink sets.
+    dropped,
+    /// Events among `dropped` that the sink dropped because the flow ended.
+    dropped_at_end,
     /// Failed events whose source is not notified, because it requests no acknowledgements.
     #[serde(skip)]
     unrecoverable,
@@ -127,7 +131,8 @@ impl ComponentCounts {
     /// that more events left the component than entered it, which is a fault of the component.
     pub fn in_flight(&self) -> i64 {
         let entered = self.taken + self.created;
-        let left = self.delivered + self.dead_lettered + self.discarded + self.merged + self.failed;
+        let handed_on = self.delivered + self.dead_lettered;
+        let left = handed_on + self.discarded + self.merged + self.failed + self.dropped;
         entered.cast_signed().wrapping_sub(left.cast_signed())
     }
 }
@@ -165,6 +170,8 @@ pub struct Counts {
     pub discarded: u64,
     /// Events that could not be processed or delivered while no `err` port was linked. They fail back to their source.
     pub failed: u64,
+    /// Events that sinks dropped because their queues were full or the flow ended, as `queue.when_full` sets.
+    pub dropped: u64,
     /// Failed events whose source is not notified, because it requests no acknowledgements. Excludes `undelivered`.
     pub unrecoverable: u64,
     /// Events that failed when the flow ended, because they were not delivered by then, and whose source is not
@@ -185,6 +192,7 @@ impl Counts {
             sum.dead_lettered += counts.dead_lettered;
             sum.discarded += counts.discarded;
             sum.failed += counts.failed;
+            sum.dropped += counts.dropped;
             sum.unrecoverable += counts.unrecoverable;
             sum.undelivered += counts.undelivered;
         }
@@ -194,7 +202,8 @@ impl Counts {
     /// Returns the counts of a flow that was abandoned because calls of its components hang. Events that were read or
     /// created, and whose outcome is unknown, count as failed.
     pub(crate) fn with_remainder_failed(mut self, components: &[Component]) -> Self {
-        let (mut entered, mut ended) = (self.events_in, self.discarded + self.failed);
+        let (mut entered, mut ended) =
+            (self.events_in, self.discarded + self.failed + self.dropped);
         for Component { kind, counts, .. } in components {
             entered += counts.created;
             ended += counts.merged + if *kind == Role::Sink { counts.delivered } else { 0 };

@@ -9,7 +9,7 @@ mod embed;
 use serde_json::{Map, Value, json};
 
 use self::embed::{REFERENCE, embedded, or_reference};
-use super::{Kind, spec::MOST_IN_FLIGHT};
+use super::{Kind, WhenFull, spec::MOST_IN_FLIGHT};
 
 /// Description of a component.
 #[derive(Debug, Clone, PartialEq)]
@@ -221,6 +221,13 @@ fn connector(components: &[&Described]) -> Value {
         "queue": section("Limits of the queue before the sink.", json!({
             "max_events": count(1, "Maximum number of waiting events; 256 unless set."),
             "max_bytes": bytes("Maximum bytes of waiting events; 4MiB unless set."),
+            "when_full": described(
+                or_reference(&json!({ "enum": WhenFull::WORDS.map(|(word, _)| word) })),
+                "Treatment of events for which the queue has no capacity: the sources wait (`block`), the batch that \
+                 does not fit is dropped (`drop_newest`), or those that have waited longest are dropped \
+                 (`drop_oldest`) or sent to the port `err` (`dead_letter`); `block` unless set. With another value \
+                 than `block`, sources never wait for this sink.",
+            ),
         })),
         "err": err(),
         "dead_letters": dead_letters(),

@@ -39,4 +39,4 @@ pub(crate) const RESTART: &[&str] = &["attempts", "within"];
 
 pub(crate) const PULL: &[&str] = &["max_events"];
 
-pub(crate) const QUEUE: &[&str] = &["max_events", "max_bytes"];
+pub(crate) const QUEUE: &[&str] = &["max_events", "max_bytes", "when_full"];

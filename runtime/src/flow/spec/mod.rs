@@ -173,4 +173,40 @@ pub struct Queue {
     pub max_events: Option<NonZeroU64>,
     /// Maximum bytes of waiting events.
     pub max_bytes: Option<NonZeroU64>,
+    /// The treatment of events for which the queue has no capacity.
+    pub when_full: WhenFull,
+}
+
+/// The key `queue.when_full`: the treatment of events for which the queue before a sink has no capacity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum WhenFull {
+    /// The senders wait, and so do their sources.
+    #[default]
+    Block,
+    /// A batch that does not fit is dropped.
+    DropNewest,
+    /// The batches that have waited longest are dropped.
+    DropOldest,
+    /// The batches that have waited longest are sent to the port `err` of the sink.
+    DeadLetter,
+}
+
+impl WhenFull {
+    /// The words of the key, each with its value.
+    pub(crate) const WORDS: [(&str, Self); 4] = [
+        ("block", Self::Block),
+        ("drop_newest", Self::DropNewest),
+        ("drop_oldest", Self::DropOldest),
+        ("dead_letter", Self::DeadLetter),
+    ];
+
+    /// Returns whether the sources before the sink wait for it.
+    pub(crate) fn blocks(self) -> bool {
+        self == Self::Block
+    }
+
+    /// Returns whether events are dropped. The tokens of events are settled when they enter the queue.
+    pub(crate) fn drops(self) -> bool {
+        matches!(self, Self::DropNewest | Self::DropOldest)
+    }
 }

@@ -10,7 +10,7 @@ use super::{
         suggest::quote,
         yaml::{Data, Node},
     },
-    Batch, DeadLetters, OnFailure, Pull, Queue, Restart, Retry, Unhandled,
+    Batch, DeadLetters, OnFailure, Pull, Queue, Restart, Retry, Unhandled, WhenFull,
     fields::Fields,
     keys,
 };
@@ -60,7 +60,13 @@ pub(super) fn pull(connector: &Fields<'_>, owner: &str, report: &mut Report) -> 
 pub(super) fn queue(connector: &Fields<'_>, owner: &str, report: &mut Report) -> Option<Queue> {
     let fields = connector.section("queue", owner, keys::QUEUE, report)?;
     let max_events = fields.read("max_events", report, count);
-    Some(Queue { max_events, max_bytes: fields.read("max_bytes", report, bytes) })
+    let max_bytes = fields.read("max_bytes", report, bytes);
+    let when_full = fields.read("when_full", report, |node, key, report| {
+        let help = "`block` lets the sources wait; the others never stop them: events are dropped and counted, or sent \
+                    to the port `err` of the sink";
+        one_of(WhenFull::WORDS, help, node, key, report)
+    });
+    Some(Queue { max_events, max_bytes, when_full: when_full.unwrap_or_default() })
 }
 
 /// Maximum of `batch.max_bytes`. Offsets into a batch have 32 bits, and decoded nodes take more memory than the bytes
@@ -126,24 +132,24 @@ pub(super) fn err(node: &Node, key: &str, report: &mut Report) -> Option<Unhandl
     one_of(words, help, node, key, report)
 }
 
-/// Reads one of two words and returns the value of that word.
-fn one_of<T>(
-    [first, second]: [(&str, T); 2],
+/// Reads one of several words and returns the value of that word.
+fn one_of<T: Copy, const N: usize>(
+    words: [(&str, T); N],
     help: &str,
     node: &Node,
     key: &str,
     report: &mut Report,
 ) -> Option<T> {
-    match &node.data {
-        Data::Text(text) if text == first.0 => Some(first.1),
-        Data::Text(text) if text == second.0 => Some(second.1),
-        Data::Unknown => None,
-        _ => {
-            let expected = format!("`{}` or `{}`", first.0, second.0);
-            report.push(wrong(node, key, &expected, report).help(help));
-            None
-        }
+    let found = match &node.data {
+        Data::Unknown => return None,
+        Data::Text(text) => words.iter().find(|(word, _)| word == text),
+        _ => None,
+    };
+    if found.is_none() {
+        let expected = words.map(|(word, _)| format!("`{word}`")).join(" or ");
+        report.push(wrong(node, key, &expected, report).help(help));
     }
+    found.map(|(_, value)| *value)
 }
 
 /// Maximum of `in_flight`. Each delivery is a batch in memory.

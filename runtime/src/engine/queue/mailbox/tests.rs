@@ -1,4 +1,5 @@
 use std::{
+    collections::VecDeque,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::pin,
     sync::{
@@ -8,7 +9,7 @@ use std::{
     task::{Context, Poll, Wake, Waker},
 };
 
-use super::{BATCHES_FOR_ANOTHER, Host, Load, Mailbox, Parked, Put, WakerSlot};
+use super::{BATCHES_FOR_ANOTHER, Host, Load, Mailbox, Overflow, Parked, Put, WakerSlot};
 use crate::clock::Clock;
 use crate::{engine::queue::Bounds, sync::lock};
 
@@ -29,17 +30,20 @@ impl Woken {
 }
 
 fn mailbox() -> Arc<Mailbox<u32>> {
-    Arc::new(Mailbox::new(Bounds::default(), Clock::default()))
+    Arc::new(Mailbox::new(Bounds::default(), Overflow::Wait, Clock::default()))
 }
 
 /// Adds a number to the mailbox. Returns the task if it was waiting.
 fn put(mailbox: &Mailbox<u32>, number: u32) -> Option<Parked<'_, u32>> {
     let context = Context::from_waker(Waker::noop());
     let mut item = Some((number, Load { events: 1, bytes: 4 }));
-    match mailbox.poll_put(&context, &mut WakerSlot::default(), &mut item, true, true) {
+    let (mut slot, mut removed) = (WakerSlot::default(), Vec::new());
+    match mailbox.poll_put(&context, &mut slot, &mut item, (true, true), &mut removed) {
         Poll::Ready(Put::Awaited(parked)) => Some(parked),
         Poll::Ready(Put::Taken) => None,
-        Poll::Ready(Put::Refused(_)) | Poll::Pending => panic!("the mailbox has capacity"),
+        Poll::Ready(Put::Refused(_) | Put::Full(_)) | Poll::Pending => {
+            panic!("the mailbox has capacity")
+        }
     }
 }
 
@@ -178,12 +182,14 @@ fn task_does_not_use_the_waker_of_an_earlier_task() {
 
 #[test]
 fn node_waits_for_full_queue_until_an_item_is_taken_out() {
-    let mailbox = Mailbox::new(Bounds { events: 1, bytes: 100 }, Clock::default());
+    let mailbox = Mailbox::new(Bounds { events: 1, bytes: 100 }, Overflow::Wait, Clock::default());
     let context = Context::from_waker(Waker::noop());
     let mut sender = WakerSlot::of(7);
     let mut send = || {
         let mut item = Some((1, Load { events: 1, bytes: 4 }));
-        mailbox.poll_put(&context, &mut sender, &mut item, true, false).is_ready()
+        mailbox
+            .poll_put(&context, &mut sender, &mut item, (true, false), &mut Vec::new())
+            .is_ready()
     };
     let nodes = || mailbox.waiting().into_iter().map(|(node, _)| node).collect::<Vec<_>>();
     assert!(send() && nodes().is_empty());
@@ -196,4 +202,77 @@ fn node_waits_for_full_queue_until_an_item_is_taken_out() {
     mailbox.add_sender();
     mailbox.remove_sender(&mut sender);
     assert!(nodes().is_empty(), "the sender was dropped");
+}
+
+/// A mailbox as a list of numbers with their loads.
+struct Model {
+    bounds: Bounds,
+    overflow: Overflow,
+    items: VecDeque<(u32, Load)>,
+}
+
+impl Model {
+    fn has_capacity(&self, load: Load) -> bool {
+        let sum =
+            |of: fn(&Load) -> usize| self.items.iter().map(|(_, load)| of(load)).sum::<usize>();
+        let (events, bytes) = (sum(|it| it.events), sum(|it| it.bytes));
+        let fits = self.items.is_empty() || bytes + load.bytes <= self.bounds.bytes;
+        fits && events < self.bounds.events && bytes < self.bounds.bytes
+    }
+
+    /// Puts a number in. Returns whether the sender waits, whether it gets the number back, and the removed numbers.
+    fn put(&mut self, number: u32, load: Load) -> (bool, bool, Vec<u32>) {
+        let mut removed = Vec::new();
+        match self.overflow {
+            _ if self.has_capacity(load) => {}
+            Overflow::Wait => return (true, false, removed),
+            Overflow::ReturnNewest => return (false, true, removed),
+            Overflow::ReturnOldest => {
+                while !self.has_capacity(load) && !self.items.is_empty() {
+                    removed.extend(self.items.pop_front().map(|(number, _)| number));
+                }
+            }
+        }
+        self.items.push_back((number, load));
+        (false, false, removed)
+    }
+}
+
+/// The numbers are put in and taken out in a random order, with random loads, some of them larger than the mailbox.
+#[test]
+fn mailbox_does_the_same_as_its_model() {
+    let context = Context::from_waker(Waker::noop());
+    for (seed, overflow) in (1..=200u64).flat_map(|seed| {
+        [Overflow::Wait, Overflow::ReturnNewest, Overflow::ReturnOldest].map(|it| (seed, it))
+    }) {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let bounds = Bounds { events: random.usize(1..20), bytes: random.usize(1..200) };
+        let mailbox = Mailbox::new(bounds, overflow, Clock::default());
+        let mut model = Model { bounds, overflow, items: VecDeque::new() };
+        for number in 0..300 {
+            if random.u8(..) < 100 {
+                let taken = mailbox.poll_take(&context, &mut Vec::new());
+                let expected = model.items.pop_front().map(|(number, _)| number);
+                assert_eq!(taken, expected.map_or(Poll::Pending, |it| Poll::Ready(Some(it))));
+                continue;
+            }
+            let load = Load { events: random.usize(0..8), bytes: random.usize(0..80) };
+            let (mut item, mut slot, mut removed) =
+                (Some((number, load)), WakerSlot::default(), Vec::new());
+            let put = mailbox.poll_put(&context, &mut slot, &mut item, (true, false), &mut removed);
+            let outcome = match put {
+                Poll::Pending => (true, false, removed),
+                Poll::Ready(Put::Full(returned)) => (false, returned == number, removed),
+                Poll::Ready(Put::Taken | Put::Awaited(_)) => (false, false, removed),
+                Poll::Ready(Put::Refused(_)) => panic!("the mailbox is open"),
+            };
+            // A sender that gives up its wait leaves no trace.
+            mailbox.add_sender();
+            mailbox.remove_sender(&mut slot);
+            assert_eq!(outcome, model.put(number, load), "seed {seed}, {overflow:?}");
+        }
+        let left: Vec<u32> = mailbox.clear().into_iter().map(|(number, _)| number).collect();
+        let expected: Vec<u32> = model.items.iter().map(|(number, _)| *number).collect();
+        assert_eq!(left, expected, "seed {seed}, {overflow:?}");
+    }
 }

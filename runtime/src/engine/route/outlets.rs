@@ -1,0 +1,199 @@
+//! The queues that the tasks of a component feed.
+
+use std::{
+    collections::VecDeque,
+    future::poll_fn,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll},
+};
+
+use crate::engine::{
+    control::Control,
+    handle::connection::Connection,
+    logging::losses::OverflowReason,
+    queue::{Load, Queued, Sender, sender::Spent},
+    route::fan_out::pass_on,
+    tracking::stats::Stats,
+};
+
+/// A queue to which a component sends events.
+pub(crate) struct Outlet {
+    pub(crate) queue: Sender,
+    /// Name of the receiving component.
+    pub(crate) name: Arc<str>,
+    /// Metrics of the receiving component.
+    pub(crate) stats: Arc<Stats>,
+    /// The queues to which batches are sent for which this queue has no capacity, as indexes of outlets. If the queue
+    /// returns batches and there are no such queues, the batches are dropped.
+    pub(crate) overflow: Vec<usize>,
+    /// `true` if the component sends only such batches to this queue.
+    pub(crate) is_for_overflow: bool,
+    /// `true` while the receiver is a sink that takes nothing from its queue, because it is down or paused.
+    pub(crate) is_down: Arc<AtomicBool>,
+}
+
+/// The queues of a component.
+pub(crate) struct Outlets {
+    all: Vec<Outlet>,
+    control: Arc<Control>,
+}
+
+/// A batch that waits for the capacity of the queue with this index.
+type Late = (usize, Option<(Queued, Load)>);
+
+impl Outlets {
+    pub(crate) fn new(all: Vec<Outlet>, control: Arc<Control>) -> Self {
+        Self { all, control }
+    }
+
+    /// Returns whether a queue sends batches elsewhere if it has no capacity.
+    pub(crate) fn may_relieve(&self) -> bool {
+        self.all.iter().any(|outlet| !outlet.overflow.is_empty())
+    }
+
+    /// Drops the senders of all queues.
+    pub(crate) fn clear(&mut self) {
+        self.all.clear();
+    }
+
+    /// Waits until each queue in turn has capacity or is closed.
+    pub(crate) async fn wait_for_capacity(&mut self) {
+        for outlet in self.all.iter_mut().filter(|outlet| !outlet.is_for_overflow) {
+            outlet.queue.wait_for_capacity().await;
+        }
+    }
+
+    /// Sends the batches of `ready`, each to the queue with its index: first to the queues that have capacity, and then,
+    /// after a wait, to the others. The batches for one queue keep their order.
+    ///
+    /// If `connection`, the connection of the component, is broken, this no longer waits for capacity. The queue may be
+    /// one that only the other side of the same connection empties, and the next connection begins only after this side
+    /// has ended. The next connection begins to pull only [when there is capacity](Outlets::wait_for_capacity).
+    pub(crate) async fn send(
+        &mut self,
+        ready: &mut VecDeque<(usize, Queued)>,
+        connection: Option<&Connection>,
+    ) -> Spent {
+        let start = self.control.clock().now();
+        let mut late: Vec<Late> = Vec::new();
+        while let Some((at, queued)) = ready.pop_front() {
+            let load = queued.load();
+            let mut batch = Some((queued, load));
+            let is_behind = late.iter().any(|(other, _)| *other == at);
+            let mut offer =
+                |context: &mut Context<'_>| self.offer(context, at, &mut batch, true, ready);
+            if is_behind || poll_fn(|context| Poll::Ready(offer(context))).await.is_pending() {
+                late.push((at, batch));
+            }
+        }
+        let mut spent = self.take_spent();
+        let sent = self.control.clock().now();
+        spent.handing = (sent - start).saturating_sub(spent.running);
+        if !late.is_empty() {
+            self.wait(&mut late, ready, connection).await;
+            let waited = self.take_spent();
+            spent += waited;
+            spent.waiting = self.control.clock().elapsed(sent).saturating_sub(waited.running);
+        }
+        spent
+    }
+
+    /// Gives up the oldest batch of each queue whose batches may be sent elsewhere and whose sink takes nothing.
+    /// Returns whether there was such a batch. Call this if sources wait for memory or acknowledgements.
+    pub(crate) async fn relieve(&mut self, connection: Option<&Connection>) -> bool {
+        let mut ready = VecDeque::new();
+        for at in 0..self.all.len() {
+            let outlet = &mut self.all[at];
+            if !outlet.overflow.is_empty() && outlet.is_down.load(Ordering::Relaxed) {
+                outlet.queue.remove_oldest();
+                self.pass_overflow(at, &mut ready);
+            }
+        }
+        let has_any = !ready.is_empty();
+        self.send(&mut ready, connection).await;
+        has_any
+    }
+
+    /// Waits for capacity for the batches in `late`. Batches for different queues do not wait for each other.
+    async fn wait(
+        &mut self,
+        late: &mut Vec<Late>,
+        ready: &mut VecDeque<(usize, Queued)>,
+        connection: Option<&Connection>,
+    ) {
+        let mut broken = connection.map(Connection::broken);
+        let mut full = Vec::new();
+        poll_fn(|context| {
+            full.clear();
+            let is_broken = broken.as_mut().is_some_and(|it| it.poll(context).is_ready());
+            let mut next = 0;
+            while let Some((at, batch)) = late.get_mut(next) {
+                let at = *at;
+                if full.contains(&at)
+                    || self.offer(context, at, batch, !is_broken, ready).is_pending()
+                {
+                    full.push(at);
+                    next += 1;
+                    continue;
+                }
+                late.remove(next);
+                late.extend(ready.drain(..).map(|(at, queued)| {
+                    let load = queued.load();
+                    (at, Some((queued, load)))
+                }));
+            }
+            if late.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
+    /// Sends a batch to the queue `at`. Batches that have to go to other queues instead are added to `ready`.
+    fn offer(
+        &mut self,
+        context: &Context<'_>,
+        at: usize,
+        batch: &mut Option<(Queued, Load)>,
+        waits: bool,
+        ready: &mut VecDeque<(usize, Queued)>,
+    ) -> Poll<()> {
+        let Some(Outlet { queue, stats, .. }) = self.all.get_mut(at) else {
+            return Poll::Ready(());
+        };
+        let Poll::Ready(refused) = queue.poll_send(context, batch, waits) else {
+            return Poll::Pending;
+        };
+        // The queue returns the batch if the task of its receiver has ended. Dropping the batch fails its events.
+        if let Some(refused) = refused {
+            let lost = !refused.item.token.is_tracked();
+            stats.lost(refused.events());
+            stats.undelivered(if lost { refused.events() } else { 0 });
+        }
+        self.pass_overflow(at, ready);
+        Poll::Ready(())
+    }
+
+    /// Drops the batches for which the queue `at` had no capacity, or adds them to `ready` for other queues.
+    fn pass_overflow(&mut self, at: usize, ready: &mut VecDeque<(usize, Queued)>) {
+        let Outlet { queue, name, stats, overflow, .. } = &mut self.all[at];
+        for queued in queue.take_overflow() {
+            stats.taken(queued.events());
+            if overflow.is_empty() {
+                stats.dropped(queued.events());
+                self.control.losses().dropped(name, queued.events(), OverflowReason::QueueFull);
+                continue;
+            }
+            pass_on(name, overflow, queued.item, OverflowReason::QueueFull, stats, |at, item| {
+                ready.push_back((at, item.into()));
+            });
+        }
+    }
+
+    fn take_spent(&mut self) -> Spent {
+        let mut spent = Spent::default();
+        self.all.iter_mut().for_each(|outlet| spent += outlet.queue.take_spent());
+        spent
+    }
+}

@@ -1,0 +1,188 @@
+//! Sinks that stop no source, because their queues give events up.
+
+use std::{
+    num::NonZeroU64,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use tremor_pdk::{Batch, Error, Exception};
+
+use super::{
+    Setup, attempts,
+    doubles::{Pulls, ScriptedSink, Shared, SinkScript},
+    peer::Peer,
+    pulls, settled, sorted,
+};
+use crate::{
+    dynamic::DynSink,
+    engine::{Kind, Report},
+    flow::WhenFull,
+};
+
+/// A sink that answers each `every`th poll of its deliveries; 0 for never.
+#[derive(Clone)]
+struct Slow {
+    scripted: ScriptedSink,
+    every: usize,
+    polls: usize,
+}
+
+impl DynSink for Slow {
+    fn poll_deliver(
+        &mut self,
+        context: &mut Context<'_>,
+        slot: usize,
+        batch: &mut Batch,
+    ) -> Poll<Result<Vec<Exception>, Error>> {
+        if self.every == 0 {
+            return Poll::Pending;
+        }
+        self.polls += 1;
+        if self.polls.is_multiple_of(self.every) {
+            return self.scripted.poll_deliver(context, slot, batch);
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
+impl Slow {
+    fn peer(script: &Shared<SinkScript>, every: usize) -> Arc<Peer> {
+        let sink = Self { scripted: ScriptedSink(script.clone()), every, polls: 0 };
+        Arc::new(Peer::of_sink(Box::new(move |_| Ok(Box::new(sink.clone())))))
+    }
+}
+
+/// Returns a flow with these links, in which the queue of `sink` holds six events. The time advances only while all
+/// tasks wait, so `sink` waits between attempts to connect.
+fn flow(links: &str, when_full: WhenFull) -> Setup {
+    Setup::of(links).set("sink", |it| {
+        it.queue.max_events = NonZeroU64::new(6);
+        it.queue.when_full = when_full;
+        it.reconnect.backoff = Some(Duration::from_secs(1));
+    })
+}
+
+/// Runs a flow. Returns its report and the messages that reached `letters`.
+fn run(setup: Setup, source: &Pulls, sink: &Arc<Peer>) -> (Report, Vec<String>) {
+    let (source, letters) = (source.clone(), ScriptedSink(SinkScript::of([])));
+    let source = Arc::new(Peer::of_source(Box::new(move |_| Ok(Box::new(source.clone())))));
+    let setup = setup.connect("source", &source).connect("sink", sink);
+    let report = setup.connect("letters", &letters.peer()).plan().run_with(async {});
+    assert!(report.failure.is_none(), "{:?}", report.failure);
+    let letters = letters.0.lock().unwrap().delivered.concat();
+    (report, letters)
+}
+
+/// Returns the numbers of events that the sink delivered and dropped, and that it dropped at the end.
+fn of_sink(report: &Report) -> [u64; 3] {
+    let mut components = report.components.iter();
+    let sink = components.find(|it| it.name == "sink" && it.kind == Kind::Sink).unwrap().counts;
+    [sink.delivered, sink.dropped, sink.dropped_at_end]
+}
+
+fn numbers(count: usize) -> Vec<String> {
+    (0..count).map(|number| number.to_string()).collect()
+}
+
+/// The source waits neither for deliveries nor for acknowledgements, of which it may lack only one pull.
+#[test]
+fn slow_sink_delivers_or_drops_and_source_gets_all_acks() {
+    for when_full in [WhenFull::DropNewest, WhenFull::DropOldest] {
+        let (script, mut source) = (SinkScript::of([]), Pulls::numbers(5_000));
+        source.most_in_flight = 3;
+        let sink = Slow::peer(&script, 10);
+        let (report, _) = run(flow("source -> sink", when_full), &source, &sink);
+        let [delivered, dropped, at_end] = of_sink(&report);
+        assert_eq!((delivered + dropped, at_end), (15_000, 0));
+        assert!(delivered > 0 && dropped > 0, "{delivered} delivered, {dropped} dropped");
+        assert_eq!(sorted(&source.reports), pulls(5_000, true));
+        assert_eq!(settled(&report.components).dropped, dropped);
+        let delivered = script.lock().unwrap().delivered.concat();
+        let order: Vec<u64> = delivered.iter().map(|it| it.parse().unwrap()).collect();
+        assert!(order.is_sorted(), "{when_full:?}: {order:?}");
+        // The newest event is kept only if older ones are dropped.
+        assert_eq!(order.last() == Some(&14_999), when_full == WhenFull::DropOldest);
+    }
+}
+
+#[test]
+fn sink_that_never_answers_delays_the_end_by_a_drain_only() {
+    for when_full in [WhenFull::DropNewest, WhenFull::DropOldest] {
+        let source = Pulls::numbers(5);
+        let sink = Slow::peer(&SinkScript::of([]), 0);
+        let (report, _) = run(flow("source -> sink", when_full), &source, &sink);
+        // The queue has capacity for two pulls. The sink took one of them and had both at the end.
+        assert_eq!(of_sink(&report), [0, 15, 6], "{when_full:?}");
+        assert!(!report.cut_off && !report.is_incomplete && report.unfinished.is_empty());
+        assert_eq!(sorted(&source.reports), pulls(5, true));
+        settled(&report.components);
+    }
+}
+
+#[test]
+fn sink_that_never_connects_stops_no_source_and_no_sink() {
+    for when_full in [WhenFull::DropNewest, WhenFull::DropOldest] {
+        let source = Pulls::numbers(5);
+        let sink = Arc::new(Peer::of_sink(Box::new(|_| Err(Error::connection_lost("down")))));
+        let links = "source -> sink, source -> letters";
+        let (report, letters) = run(flow(links, when_full), &source, &sink);
+        assert_eq!(letters, numbers(15));
+        assert_eq!(of_sink(&report), [0, 15, 6], "{when_full:?}");
+        assert!(!report.cut_off && !report.is_incomplete && report.unfinished.is_empty());
+        assert_eq!(sorted(&source.reports), pulls(5, true));
+        settled(&report.components);
+    }
+}
+
+/// The events are those of the source, and not dead letters.
+#[test]
+fn overflow_and_what_is_left_at_the_end_go_to_err_unchanged() {
+    for links in [
+        "source -> sink, sink/err -> letters",
+        "source -> main -> sink, sink/err -> late -> letters",
+        "source -> sink, source -> main, sink/err -> main, main -> letters",
+    ] {
+        let source = Pulls::numbers(5);
+        let sink = Slow::peer(&SinkScript::of([]), 0);
+        let (report, mut letters) = run(flow(links, WhenFull::DeadLetter), &source, &sink);
+        letters.sort_by_key(|it| it.parse::<u64>().unwrap());
+        letters.dedup();
+        assert_eq!(letters, numbers(15), "{links}");
+        let counts = settled(&report.components);
+        assert_eq!((counts.dead_lettered, counts.dropped, counts.failed), (15, 0, 0), "{links}");
+        assert!(!report.cut_off && !report.is_incomplete, "{links}");
+        assert_eq!(sorted(&source.reports), pulls(5, true), "{links}");
+    }
+}
+
+/// The queue has capacity for all events, but the source may have only three events in flight.
+#[test]
+fn source_at_its_limit_is_relieved_while_the_sink_is_down() {
+    let mut source = Pulls::numbers(5);
+    source.most_in_flight = 3;
+    let sink = Arc::new(Peer::of_sink(Box::new(|_| Err(Error::connection_lost("down")))));
+    let setup = flow("source -> sink, sink/err -> letters", WhenFull::DeadLetter);
+    let setup = setup.set("sink", |it| it.queue.max_events = NonZeroU64::new(1_000));
+    let (report, letters) = run(setup, &source, &sink);
+    assert_eq!(letters, numbers(15));
+    assert_eq!(sorted(&source.reports), pulls(5, true));
+    assert_eq!(settled(&report.components).dead_lettered, 15);
+}
+
+/// A sink that fails permanently fails the flow, whatever its queue does.
+#[test]
+fn sink_without_attempts_fails_the_flow() {
+    let (source, sink) = (
+        Pulls::numbers(1),
+        Arc::new(Peer::of_sink(Box::new(|_| Err(Error::connection_lost("down"))))),
+    );
+    let setup = flow("source -> sink", WhenFull::DropOldest);
+    let setup = setup.set("sink", |it| it.reconnect = attempts(1));
+    let double = source.clone();
+    let peer = Arc::new(Peer::of_source(Box::new(move |_| Ok(Box::new(double.clone())))));
+    let report = setup.connect("source", &peer).connect("sink", &sink).plan().run_with(async {});
+    assert_eq!(report.failure.map(|it| it.component), Some("sink".to_owned()));
+}
