@@ -230,7 +230,7 @@ impl Flow {
                 if !control.has_reached(Phase::Draining) {
                     control.give_up();
                 }
-                std::future::pending().await
+                std::future::pending::<()>().await;
             };
             executor::first(drains, ends).await;
             control.cut_off(Phase::Stopped);

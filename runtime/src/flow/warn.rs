@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    Flow,
+    Flow, WhenFull,
     diagnostic::Report,
     graph::{Graph, Node, Role},
     link::ERR,
@@ -78,7 +78,14 @@ fn unhandled_errors(spec: &Spec, graph: &Graph, report: &mut Report) {
         let gets_events = gets_events(node, graph, &origins);
         // In a sink without a codec, such as `null`, hardly any event can fail.
         let can_fail = connector.codec.is_some();
-        if !gets_events || !can_fail || connector.err.is_some() || !node.output(ERR).is_empty() {
+        // A queue that sends events to a port that is not linked is an error.
+        let overflows = connector.queue.when_full == WhenFull::DeadLetter;
+        if overflows
+            || !gets_events
+            || !can_fail
+            || connector.err.is_some()
+            || !node.output(ERR).is_empty()
+        {
             continue;
         }
         let name = &connector.name.value;

@@ -71,6 +71,7 @@ const BEYOND_A_SCHEMA: &[&str] = &[
     "dangling_link",
     "duplicated_link",
     "err_of_nothing",
+    "overflow_not_linked",
 ];
 
 #[test]
