@@ -219,20 +219,9 @@ impl Flow {
                 let deadline = control.deadline().unwrap_or(deadline);
                 executor::first(clock.sleep(deadline), control.reached(Phase::Stopped)).await;
                 // Sinks that stop no source delay nothing: they give up what they have before the others are stopped.
-                if control.give_up() {
-                    executor::first(clock.sleep(GRACE), control.reached(Phase::Stopped)).await;
-                }
+                control.give_up(GRACE).await;
             };
-            // If the sources end by themselves, the other sinks have any time.
-            let ends = async {
-                control.sources_ended().await;
-                clock.sleep(deadline).await;
-                if !control.has_reached(Phase::Draining) {
-                    control.give_up();
-                }
-                std::future::pending::<()>().await;
-            };
-            executor::first(drains, ends).await;
+            executor::first(drains, control.limit_ends(deadline)).await;
             control.cut_off(Phase::Stopped);
             // A task notices the phase by itself, unless a plugin blocks its thread.
             executor::first(clock.sleep(GRACE), control.reached(Phase::Halted)).await;

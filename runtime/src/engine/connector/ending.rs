@@ -19,6 +19,8 @@ pub(crate) struct Ending<'t> {
     pub(crate) stopped: Reached<'t>,
     pub(crate) drains: Reached<'t>,
     pub(crate) gives_up: GivesUp<'t>,
+    /// Name of the connector.
+    pub(crate) name: &'t str,
     pub(crate) source: &'t mut Option<SourceSide>,
     pub(crate) sink: &'t mut Option<SinkSide>,
     /// The task that ends the source, if the flow drains while the source does not run.
@@ -43,7 +45,7 @@ impl Ending<'_> {
             // another task has to end the source.
             *self.retiring = Some(log::spawn(retire(source, self.control.clone())));
         }
-        if !sink.when_full.blocks() && self.gives_up.poll(context).is_ready() {
+        if !sink.when_full.blocks() && self.gives_up.poll(context, self.name).is_ready() {
             return Poll::Ready(());
         }
         sink.poll_done(context)

@@ -129,6 +129,7 @@ impl ConnectorTask {
             stopped: self.control.reached(Phase::Stopped),
             drains: self.control.reached(Phase::Draining),
             gives_up: self.control.gives_up(),
+            name: &self.name,
             source: &mut self.source,
             sink: &mut self.sink,
             retiring: &mut self.life.retiring,
@@ -406,7 +407,9 @@ impl ConnectorTask {
     /// sink is still needed, because events for it may arrive, unless the sink has to give up what it has.
     fn ends_with(&self) -> Phase {
         match &self.sink {
-            Some(sink) if !sink.when_full.blocks() && self.control.has_given_up() => Phase::Running,
+            Some(sink) if !sink.when_full.blocks() && self.control.has_given_up(&self.name) => {
+                Phase::Running
+            }
             Some(_) => Phase::Stopped,
             None => Phase::Draining,
         }

@@ -23,7 +23,12 @@ use std::{
 use tremor_pdk::Error;
 
 use crate::engine::{
-    control::{buffers::Buffers, ends::Ends, queues::Queues, sink::Sink},
+    control::{
+        buffers::Buffers,
+        ends::Ends,
+        queues::Queues,
+        sink::{HasSenders, Sink},
+    },
     handle::{
         ConnectorHandle,
         status::{Awaited, Bound, Status, Unfinished},
@@ -250,17 +255,29 @@ impl Control {
     }
 
     /// Adds the sink `node` of `connector`. `sources` lists the sources whose events may reach the sink, each with its
-    /// node and the name of its connector. Sources wait for the sink only if `when_full` is to block.
+    /// node and the name of its connector. Sources wait for the sink only if `when_full` is to block. `has_senders` returns
+    /// whether a task may still send to the queue of the sink.
     pub(crate) fn add_sink(
         &self,
         node: u32,
         connector: Arc<ConnectorHandle>,
         sources: Vec<(u32, String)>,
         outage: Weak<Outage>,
-        when_full: WhenFull,
+        (when_full, has_senders): (WhenFull, HasSenders),
     ) {
         let blocks = when_full.blocks();
-        let sink = Sink { node, connector, sources, is_ready: !blocks, blocks, outage };
+        let (is_ready, ended_at, gives_up) = (!blocks, None, false);
+        let sink = Sink {
+            node,
+            connector,
+            sources,
+            is_ready,
+            blocks,
+            has_senders,
+            ended_at,
+            gives_up,
+            outage,
+        };
         self.state.update(|state| state.sinks.push(sink));
     }
 
@@ -415,8 +432,12 @@ impl Future for Reached<'_> {
 mod tests {
     use std::sync::{Arc, Weak};
 
-    use super::{Awaited, Clock, ConnectorHandle, Control, WhenFull};
+    use super::{Awaited, Clock, ConnectorHandle, Control, HasSenders, WhenFull};
     use crate::engine::handle::status::State;
+
+    fn blocks() -> (WhenFull, HasSenders) {
+        (WhenFull::Block, Box::new(|| true))
+    }
 
     #[test]
     fn sink_that_never_connected_is_awaited_by_its_own_sources_only() {
@@ -428,8 +449,8 @@ mod tests {
             connector
         });
         let (fast, slow) = ((0, "fast".to_owned()), (1, "slow".to_owned()));
-        control.add_sink(2, up, vec![fast, slow.clone()], Weak::new(), WhenFull::Block);
-        control.add_sink(3, down, vec![slow], Weak::new(), WhenFull::Block);
+        control.add_sink(2, up, vec![fast, slow.clone()], Weak::new(), blocks());
+        control.add_sink(3, down, vec![slow], Weak::new(), blocks());
         control.sink_ready("up");
         let waits = || -> Vec<(String, Vec<String>)> {
             let waiting = control.connectors().into_iter().filter(|it| !it.waits_for.is_empty());
@@ -453,7 +474,7 @@ mod tests {
         });
         let idle = (7, "idle".to_owned());
         let sources = vec![(0, source.name().to_owned()), idle];
-        control.add_sink(1, sink.clone(), sources, Weak::new(), WhenFull::Block);
+        control.add_sink(1, sink.clone(), sources, Weak::new(), blocks());
         control.sink_ready("sink");
         let since = control.clock().now();
         control.add_queue(1, Box::new(move || vec![(0, since)]));

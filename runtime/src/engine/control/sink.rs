@@ -1,6 +1,10 @@
 //! The state of a sink on which its sources depend.
 
-use std::sync::{Arc, Weak};
+use std::{
+    fmt::{self, Debug, Formatter},
+    sync::{Arc, Weak},
+    time::Instant,
+};
 
 use super::queues::Waits;
 use crate::engine::{
@@ -8,8 +12,10 @@ use crate::engine::{
     retry::breaker::Outage,
 };
 
+/// Returns whether a task may still send to a queue.
+pub(crate) type HasSenders = Box<dyn Fn() -> bool + Send + Sync>;
+
 /// The part of a sink's state on which the sources that feed it depend.
-#[derive(Debug)]
 pub(super) struct Sink {
     pub(super) node: u32,
     pub(super) connector: Arc<ConnectorHandle>,
@@ -19,7 +25,23 @@ pub(super) struct Sink {
     pub(super) is_ready: bool,
     /// `false` if the queue of the sink gives batches up, so that no source waits for the sink.
     pub(super) blocks: bool,
+    /// Returns whether a task may still send to the queue of the sink.
+    pub(super) has_senders: HasSenders,
+    /// Time at which all tasks were found to have ended that send to the queue of the sink.
+    pub(super) ended_at: Option<Instant>,
+    /// `true` once the sink has to give up what it has, because it has not delivered it in time.
+    pub(super) gives_up: bool,
     pub(super) outage: Weak<Outage>,
+}
+
+impl Debug for Sink {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self { node, connector, is_ready, blocks, gives_up, .. } = self;
+        let mut sink = f.debug_struct("Sink");
+        sink.field("node", node).field("connector", &connector.name());
+        sink.field("is_ready", is_ready).field("blocks", blocks).field("gives_up", gives_up);
+        sink.finish_non_exhaustive()
+    }
 }
 
 impl Sink {

@@ -149,7 +149,7 @@ impl Connectors<'_> {
             task.handle.clone(),
             sources,
             Arc::downgrade(&task.outage),
-            spec.queue.when_full,
+            (spec.queue.when_full, queue.has_senders()),
         );
         let encoder = codec.map(MakeCodec::encoder).transpose();
         Ok(SinkSide {
@@ -189,7 +189,13 @@ impl Connectors<'_> {
         let blocks = sink.is_none_or(|id| when_full(self.flow, graph.node(id)).blocks());
         let feeding = feeding.filter(|id| blocks && Some(graph.node(*id).index) != own);
         let breakers = feeding.map(|id| self.breakers.entry(id).or_default().clone()).collect();
-        Outage::new(breakers, sink.map(|id| self.queues.is_down(id)).unwrap_or_default())
+        let is_down = sink.map(|id| self.queues.is_down(id)).unwrap_or_default();
+        let outage = Outage::new(breakers, is_down);
+        if !blocks {
+            // No source waits for the first connection, so the queue may have to give batches up before it.
+            outage.begin();
+        }
+        outage
     }
 }
 

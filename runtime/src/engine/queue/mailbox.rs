@@ -269,6 +269,11 @@ impl<T> Mailbox<T> {
         Poll::Pending
     }
 
+    /// Returns whether there is a sender.
+    pub(super) fn has_senders(&self) -> bool {
+        lock(&self.state).senders > 0
+    }
+
     /// Counts another sender.
     pub(super) fn add_sender(&self) {
         lock(&self.state).senders += 1;
@@ -305,18 +310,6 @@ impl<T> Mailbox<T> {
     /// Removes and returns the remaining items, so that they can be dropped without the lock.
     pub(super) fn clear(&self) -> VecDeque<(T, Load)> {
         std::mem::take(&mut lock(&self.state).items)
-    }
-
-    /// Returns whether even an item without events and bytes would have to wait.
-    #[cfg(test)]
-    pub(super) fn is_full(&self) -> bool {
-        !lock(&self.state).has_capacity(self.bounds, Load::default())
-    }
-
-    /// Returns whether a sender runs the task.
-    #[cfg(test)]
-    pub(super) fn is_lent(&self) -> bool {
-        matches!(lock(&self.state).task, Task::Lent { .. })
     }
 
     /// Returns a gauge of the mailbox's size.

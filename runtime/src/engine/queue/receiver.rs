@@ -68,6 +68,12 @@ impl Receiver {
         Box::new(move || mailbox.upgrade().map_or_else(Vec::new, |it| it.waiting()))
     }
 
+    /// Returns a function that returns whether the queue has senders.
+    pub(crate) fn has_senders(&self) -> Box<dyn Fn() -> bool + Send + Sync> {
+        let mailbox = Arc::downgrade(&self.mailbox);
+        Box::new(move || mailbox.upgrade().is_some_and(|it| it.has_senders()))
+    }
+
     /// Stops counting the receiving task as working, because it receives nothing for a while.
     pub(crate) fn set_idle(&mut self) {
         self.working = None;

@@ -29,6 +29,8 @@ pub(crate) struct Outlet {
     /// The queues to which batches are sent for which this queue has no capacity, as indexes of outlets. If the queue
     /// returns batches and there are no such queues, the batches are dropped.
     pub(crate) overflow: Vec<usize>,
+    /// `true` if this queue drops its oldest batches.
+    pub(crate) gives_oldest: bool,
     /// `true` if the component sends only such batches to this queue.
     pub(crate) is_for_overflow: bool,
     /// `true` while the receiver is a sink that takes nothing from its queue, because it is down or paused.
@@ -49,9 +51,9 @@ impl Outlets {
         Self { all, control }
     }
 
-    /// Returns whether a queue sends batches elsewhere if it has no capacity.
+    /// Returns whether a queue gives up its oldest batches if it has no capacity.
     pub(crate) fn may_relieve(&self) -> bool {
-        self.all.iter().any(|outlet| !outlet.overflow.is_empty())
+        self.all.iter().any(|outlet| outlet.gives_oldest || !outlet.overflow.is_empty())
     }
 
     /// Drops the senders of all queues.
@@ -101,20 +103,20 @@ impl Outlets {
         spent
     }
 
-    /// Gives up the oldest batch of each queue whose batches may be sent elsewhere and whose sink takes nothing.
-    /// Returns whether there was such a batch. Call this if sources wait for memory or acknowledgements.
-    pub(crate) async fn relieve(&mut self, connection: Option<&Connection>) -> bool {
+    /// Gives up the oldest batch of each queue that does so if it has no capacity and whose sink takes nothing. Call this
+    /// if a source waits for acknowledgements or, with `for_memory`, for memory. Batches that would be dropped wait for
+    /// no acknowledgement.
+    pub(crate) async fn relieve(&mut self, for_memory: bool, connection: Option<&Connection>) {
         let mut ready = VecDeque::new();
         for at in 0..self.all.len() {
             let outlet = &mut self.all[at];
-            if !outlet.overflow.is_empty() && outlet.is_down.load(Ordering::Relaxed) {
+            let gives_up = !outlet.overflow.is_empty() || (for_memory && outlet.gives_oldest);
+            if gives_up && outlet.is_down.load(Ordering::Relaxed) {
                 outlet.queue.remove_oldest();
                 self.pass_overflow(at, &mut ready);
             }
         }
-        let has_any = !ready.is_empty();
         self.send(&mut ready, connection).await;
-        has_any
     }
 
     /// Waits for capacity for the batches in `late`. Batches for different queues do not wait for each other.

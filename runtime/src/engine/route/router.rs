@@ -205,9 +205,9 @@ impl Router {
     }
 
     /// Gives up batches that wait in queues: see [`Outlets::relieve`].
-    pub(crate) async fn relieve(&mut self) -> bool {
+    pub(crate) async fn relieve(&mut self, for_memory: bool) {
         let mut ticket = self.egress.ticket();
-        ticket.queues().await.relieve(self.connection.as_deref()).await
+        ticket.queues().await.relieve(for_memory, self.connection.as_deref()).await;
     }
 
     /// Drains the operators, routes the events that they emit, and drops the senders of all queues. Queues without

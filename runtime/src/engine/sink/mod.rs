@@ -175,7 +175,8 @@ impl SinkSide {
 
     /// Passes all undelivered events on to `err` if the time is over that the flow file lets them wait for.
     pub(crate) async fn pass_on_undelivered(&mut self) {
-        if self.when_full != WhenFull::DeadLetter || !self.control.has_given_up() {
+        if self.when_full != WhenFull::DeadLetter || !self.control.has_given_up(self.handle.name())
+        {
             return;
         }
         for item in self.backlog.take_items() {
@@ -365,7 +366,8 @@ impl Session<'_> {
             {
                 return Poll::Ready(Step::Flush);
             }
-            let is_over = gives_up.as_mut().is_some_and(|it| it.poll(context).is_ready());
+            let is_over =
+                gives_up.as_mut().is_some_and(|it| it.poll(context, side.handle.name()).is_ready());
             if is_over || interrupt.poll(context).is_ready() {
                 return Poll::Ready(Step::Interrupted);
             }

@@ -455,7 +455,8 @@ impl Session<'_> {
     /// Lets queues before sinks that take nothing give up their oldest batches, so that memory and acknowledgements for
     /// which the source waits become free.
     async fn relieve(&mut self) -> Result<(), Error> {
-        self.shared.sending(self.worker.router.relieve()).await?;
+        let for_memory = self.bound == Some(Bound::Memory);
+        self.shared.sending(self.worker.router.relieve(for_memory)).await?;
         self.relief_at = Some(self.shared.control.clock().now() + RELIEF);
         Ok(())
     }

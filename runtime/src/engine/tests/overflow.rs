@@ -11,7 +11,7 @@ use tremor_pdk::{Batch, Error, Exception};
 
 use super::{
     Setup, attempts,
-    doubles::{Pulls, ScriptedSink, Shared, SinkScript},
+    doubles::{Pulls, ScriptedSink, Shared, SinkScript, exception},
     peer::Peer,
     pulls, settled, sorted,
 };
@@ -170,6 +170,19 @@ fn source_at_its_limit_is_relieved_while_the_sink_is_down() {
     assert_eq!(letters, numbers(15));
     assert_eq!(sorted(&source.reports), pulls(5, true));
     assert_eq!(settled(&report.components).dead_lettered, 15);
+}
+
+/// The only delivery of `sink` fails three hours after the end of the source. A drain may take one hour.
+#[test]
+fn sink_that_another_sink_still_feeds_is_not_given_up() {
+    let later = Error::full("later").retry_after(Duration::from_hours(3));
+    let rejects = vec![exception(0..3, Error::bad_data("rejected"))];
+    let sink = ScriptedSink(SinkScript::of([Err(later), Ok(rejects)])).peer();
+    let setup = Setup::of("source -> sink, sink/err -> letters");
+    let setup = setup.set("letters", |it| it.queue.when_full = WhenFull::DropOldest);
+    let (report, letters) = run(setup, &Pulls::numbers(1), &sink);
+    let counts = settled(&report.components);
+    assert_eq!((letters.len(), counts.dead_lettered, counts.dropped), (3, 3, 0));
 }
 
 /// A sink that fails permanently fails the flow, whatever its queue does.

@@ -9,9 +9,21 @@ use std::{
     task::{Context, Poll, Wake, Waker},
 };
 
-use super::{BATCHES_FOR_ANOTHER, Host, Load, Mailbox, Overflow, Parked, Put, WakerSlot};
+use super::{BATCHES_FOR_ANOTHER, Host, Load, Mailbox, Overflow, Parked, Put, Task, WakerSlot};
 use crate::clock::Clock;
 use crate::{engine::queue::Bounds, sync::lock};
+
+impl<T> Mailbox<T> {
+    /// Returns whether even an item without events and bytes would have to wait.
+    pub(in crate::engine::queue) fn is_full(&self) -> bool {
+        !lock(&self.state).has_capacity(self.bounds, Load::default())
+    }
+
+    /// Returns whether a sender runs the task.
+    pub(in crate::engine::queue) fn is_lent(&self) -> bool {
+        matches!(lock(&self.state).task, Task::Lent { .. })
+    }
+}
 
 /// A waker that counts its calls.
 #[derive(Default)]
