@@ -334,7 +334,7 @@ fn lines(
         lines.push(line(style(state), text));
     }
     for Row { name, events, .. } in rows.iter().filter(|row| row.events.dropped > 0) {
-        let text = format!("{name} dropped {} events: its queue was full", events.dropped);
+        let text = format!("{name} dropped {} events", events.dropped);
         lines.push(line(Style::Waiting, text));
     }
     for flow in &flows.flows {

@@ -1,6 +1,11 @@
 //! The task of a pipeline that several tasks feed and that keeps state between batches.
 
-use std::{future::poll_fn, sync::Arc, task::Poll};
+use std::{
+    future::poll_fn,
+    sync::Arc,
+    task::Poll,
+    time::{Duration, Instant},
+};
 
 use crate::clock::Alarm;
 use crate::engine::{
@@ -9,13 +14,19 @@ use crate::engine::{
     route::router::Router,
     sync::turn::Turn,
     tracking::token::InFlight,
+    tuning::RELIEF,
 };
+
+/// Time between two checks whether sources wait for what queues can give up, while none does.
+const UNBOUND: Duration = Duration::from_millis(100);
 
 /// An event that the task waits for.
 enum Step {
     Received(InFlight),
     /// The timer of an operator is due.
     Due,
+    /// The time has come to check whether sources wait for what queues can give up.
+    Relief,
     /// The queue is empty, and its last sender was dropped.
     Ended,
     /// The flow was stopped.
@@ -35,11 +46,22 @@ impl PipelineTask {
         let control = self.control.clone();
         let mut stopped = Interrupt::new(&control, Phase::Stopped, None);
         let (mut alarm, mut turn) = (control.clock().alarm(), Turn::default());
+        let relieves = self.router.relieves;
+        let mut relief = relieves.memory.then(|| control.clock().now());
         loop {
             turn.share(control.clock().now()).await;
-            match self.next(&mut stopped, &mut alarm, &mut turn).await {
+            match self.next(&mut stopped, &mut alarm, &mut turn, relief).await {
                 Step::Received(item) => self.router.emit(item).await,
                 Step::Due => self.router.run_timers().await,
+                Step::Relief => {
+                    // The sources do not feed these queues, so they cannot do this themselves.
+                    let bound = control.bound().filter(|bound| relieves.ends(*bound));
+                    if let Some(bound) = bound {
+                        self.router.relieve(bound).await;
+                    }
+                    let wait = if bound.is_some() { RELIEF } else { UNBOUND };
+                    relief = Some(control.clock().after(wait));
+                }
                 Step::Ended => {
                     self.router.close().await;
                     break;
@@ -58,14 +80,16 @@ impl PipelineTask {
         stopped: &mut Interrupt<'_>,
         alarm: &mut Alarm,
         turn: &mut Turn,
+        relief: Option<Instant>,
     ) -> Step {
         let due = self.router.egress.due();
         poll_fn(|context| {
             if stopped.now().is_some() {
                 return Poll::Ready(Step::Stopped);
             }
-            if alarm.poll_earliest(context, [(due, ())]).is_ready() {
-                return Poll::Ready(Step::Due);
+            let times: [(_, fn() -> Step); 2] = [(due, || Step::Due), (relief, || Step::Relief)];
+            if let Poll::Ready(step) = alarm.poll_earliest(context, times) {
+                return Poll::Ready(step());
             }
             if let Poll::Ready(received) = self.queue.poll_receive(context) {
                 let received = received.map(|queued| Step::Received(queued.item));

@@ -215,7 +215,13 @@ impl ConnectorTask {
                 // If the source still waits for acknowledgements now, the flow was stopped, so the wait ends at once.
                 self.until_acknowledged().await.map_err(Fault::Final)?;
                 let close = connector.hook(Hook::CLOSE);
-                in_time("close", close, &self.control, Phase::Halted).await.map_err(Fault::Final)
+                match in_time("close", close, &self.control, Phase::Halted).await {
+                    Err(error) if self.control.has_given_up(&self.name) => {
+                        tracing::warn!(component = %self.name, %error, "cannot close the connector");
+                        Ok(())
+                    }
+                    closed => closed.map_err(Fault::Final),
+                }
             }
             Err(Fault::Requested) => Err(self.close_replaced(&mut *connector).await),
             Err(fault) => Err(fault),

@@ -97,7 +97,6 @@ impl ConnectorTask {
         {
             match step {
                 Step::SourceEnded(_, Ok(outstanding)) => {
-                    self.control.source_ended();
                     self.handle.drains();
                     self.life.acknowledging = Some(log::spawn(outstanding.run()));
                 }

@@ -1,12 +1,13 @@
-//! The end of sources, and the times from which sinks that stop no source no longer delay the end of the flow.
+//! The times from which sinks that stop no source no longer delay the end of the flow.
 
 use std::{
+    future::pending,
     task::{Context, Poll},
     time::{Duration, Instant},
 };
 
 use super::{Control, Phase, State};
-use crate::engine::sync::watch::Waiter;
+use crate::engine::{handle::status::Bound, sync::watch::Waiter};
 
 /// Longest time between two checks whether a sink has to give up what it has.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -14,8 +15,8 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// The progress of a flow towards its end.
 #[derive(Debug, Default)]
 pub(super) struct Ends {
-    /// Number of sources that may still read.
-    reading: usize,
+    /// Time at which the flow was found to drain.
+    drains_since: Option<Instant>,
     /// `true` once all sinks that stop no source have to give up what they have.
     gives_up: bool,
 }
@@ -27,50 +28,55 @@ impl State {
         sinks.any(|it| it.connector.name() == connector && (it.gives_up || self.ends.gives_up))
     }
 
-    /// Returns whether a sink that has to give up what it has still runs.
-    fn is_giving_up(&self) -> bool {
-        let mut sinks = self.sinks.iter().filter(|sink| !sink.blocks);
-        sinks.any(|sink| !sink.connector.status().state.is_over())
+    /// Lets each sink that stops no source give up what it has if it had enough time at `now`: `limit` after all tasks
+    /// have ended that feed it, or in a drain that began earlier. A sink that passes events on to `err` has half of the
+    /// time of a drain, so that they are delivered there in the other half.
+    fn limit_ends(&mut self, limit: Duration, now: Instant) {
+        let drains = self.phase >= Phase::Draining;
+        let limit = self.deadline.filter(|_| drains).unwrap_or(limit);
+        let drains_since = drains.then(|| *self.ends.drains_since.get_or_insert(now));
+        for sink in self.sinks.iter_mut().filter(|sink| !sink.blocks && !(sink.has_senders)()) {
+            let ended_at = *sink.ended_at.get_or_insert(now);
+            let since = drains_since.map_or(ended_at, |drains| drains.min(ended_at));
+            let limit = if drains && sink.passes_on { limit / 2 } else { limit };
+            sink.gives_up |= now.saturating_duration_since(since) >= limit;
+        }
+    }
+
+    /// Returns whether a sink that has to give up what it has still runs, or else no connector does.
+    fn is_ending(&self) -> bool {
+        let is_over = |sink: &super::Sink| sink.connector.status().state.is_over();
+        let mut given_up = self.sinks.iter().filter(|sink| !sink.blocks);
+        given_up.any(|sink| !is_over(sink))
+            || self.connectors.iter().all(|it| it.status().state.is_over())
     }
 }
 
 impl Control {
-    /// Adds a source, which may read until [`Control::source_ended`] is called.
-    pub(crate) fn add_source(&self) {
-        self.state.update(|state| state.ends.reading += 1);
-    }
-
-    /// Records that a source reads nothing more.
-    pub(crate) fn source_ended(&self) {
-        self.state.update(|state| state.ends.reading = state.ends.reading.saturating_sub(1));
-    }
-
-    /// Lets each sink that stops no source give up what it has once `limit` has passed since the end of all tasks that
-    /// feed it. Does nothing while a source reads. Never completes.
+    /// Lets each sink that stops no source give up what it has, `limit` after all tasks have ended that feed it, or
+    /// after the begin of a drain. Never completes.
     pub(crate) async fn limit_ends<T>(&self, limit: Duration) -> T {
-        self.state.wait(|state| (state.ends.reading == 0).then_some(())).await;
-        let period = limit.clamp(Duration::from_millis(10), PERIOD);
+        if self.state.read(|state| state.sinks.iter().all(|sink| sink.blocks)) {
+            return pending().await;
+        }
+        let period = (limit / 20).clamp(Duration::from_millis(10), PERIOD);
         loop {
-            self.state.update(|state| {
-                let now = self.clock.now();
-                for sink in state.sinks.iter_mut().filter(|sink| !sink.blocks) {
-                    if !(sink.has_senders)() {
-                        let since: Instant = *sink.ended_at.get_or_insert(now);
-                        sink.gives_up |= now.saturating_duration_since(since) >= limit;
-                    }
-                }
-            });
             self.clock.sleep(period).await;
+            self.state.update(|state| state.limit_ends(limit, self.clock.now()));
         }
     }
 
     /// Lets all sinks that stop no source give up what they have, because the time is over that a drain may take. Waits
-    /// until they have ended, for at most `limit` or until the flow is stopped.
+    /// until they have ended, for at most `limit` or until the flow is stopped. If the other connectors have ended too,
+    /// also waits for the end of the flow.
     pub(crate) async fn give_up(&self, limit: Duration) {
+        if self.state.read(|state| state.sinks.iter().all(|sink| sink.blocks)) {
+            return;
+        }
         self.state.update(|state| state.ends.gives_up = true);
         let start = self.clock.now();
         let is_over = || self.has_reached(Phase::Stopped) || self.clock.elapsed(start) >= limit;
-        while self.state.read(State::is_giving_up) && !is_over() {
+        while self.state.read(State::is_ending) && !is_over() {
             self.clock.sleep(limit / 40).await;
         }
     }
@@ -83,6 +89,11 @@ impl Control {
     /// Returns a future that waits until the sink of a connector has to give up what it has.
     pub(crate) fn gives_up(&self) -> GivesUp<'_> {
         GivesUp(self.state.waiter())
+    }
+
+    /// Returns the reason if a source waits for memory or acknowledgements.
+    pub(crate) fn bound(&self) -> Option<Bound> {
+        self.state.read(|state| state.connectors.iter().find_map(|it| Some(it.bound()?.1)))
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::engine::{
-    control::{Control, Phase, Reached},
+    control::{Control, Phase, Reached, ends::GivesUp},
     handle::connection::{Broken, Connection},
 };
 
@@ -17,12 +17,14 @@ pub(crate) struct Interrupt<'t> {
     phase: Phase,
     reached: Reached<'t>,
     connection: Option<(&'t Connection, Broken<'t>)>,
+    /// Name of the connector whose sink has to give up what it has, if that interrupts the work.
+    gives_up: Option<(&'t str, GivesUp<'t>)>,
 }
 
 /// The condition that ended the work of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// The flow has reached the phase.
+    /// The flow has reached the phase, or the sink has to give up what it has.
     Phase,
     /// The connection is broken.
     Broken,
@@ -36,12 +38,20 @@ impl<'t> Interrupt<'t> {
         connection: Option<&'t Connection>,
     ) -> Self {
         let connection = connection.map(|it| (it, it.broken()));
-        Self { control, phase, reached: control.reached(phase), connection }
+        let reached = control.reached(phase);
+        Self { control, phase, reached, connection, gives_up: None }
+    }
+
+    /// Lets the interrupt also occur once the sink of `connector` has to give up what it has.
+    pub(crate) fn or_given_up(self, connector: &'t str) -> Self {
+        Self { gives_up: Some((connector, self.control.gives_up())), ..self }
     }
 
     /// Returns the cause if the interrupt has occurred. Does not wait.
     pub(crate) fn now(&self) -> Option<Cause> {
-        if self.control.has_reached(self.phase) {
+        let has_given_up = |(name, _): &(&str, _)| self.control.has_given_up(name);
+        if self.control.has_reached(self.phase) || self.gives_up.as_ref().is_some_and(has_given_up)
+        {
             return Some(Cause::Phase);
         }
         let (connection, _) = self.connection.as_ref()?;
@@ -51,6 +61,11 @@ impl<'t> Interrupt<'t> {
     /// Completes once the interrupt has occurred. May be polled again after that.
     pub(crate) fn poll(&mut self, context: &Context<'_>) -> Poll<Cause> {
         if self.reached.poll(context).is_ready() {
+            return Poll::Ready(Cause::Phase);
+        }
+        if let Some((name, gives_up)) = &mut self.gives_up
+            && gives_up.poll(context, name).is_ready()
+        {
             return Poll::Ready(Cause::Phase);
         }
         match &mut self.connection {

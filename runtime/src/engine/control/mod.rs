@@ -266,16 +266,16 @@ impl Control {
         (when_full, has_senders): (WhenFull, HasSenders),
     ) {
         let blocks = when_full.blocks();
-        let (is_ready, ended_at, gives_up) = (!blocks, None, false);
         let sink = Sink {
             node,
             connector,
             sources,
-            is_ready,
+            is_ready: !blocks,
             blocks,
+            passes_on: when_full == WhenFull::DeadLetter,
             has_senders,
-            ended_at,
-            gives_up,
+            ended_at: None,
+            gives_up: false,
             outage,
         };
         self.state.update(|state| state.sinks.push(sink));

@@ -25,6 +25,8 @@ pub(super) struct Sink {
     pub(super) is_ready: bool,
     /// `false` if the queue of the sink gives batches up, so that no source waits for the sink.
     pub(super) blocks: bool,
+    /// `true` if the sink passes events that it gives up on to its port `err`.
+    pub(super) passes_on: bool,
     /// Returns whether a task may still send to the queue of the sink.
     pub(super) has_senders: HasSenders,
     /// Time at which all tasks were found to have ended that send to the queue of the sink.

@@ -46,8 +46,8 @@ impl OverflowReason {
 #[derive(Debug)]
 struct Loss {
     component: Box<str>,
-    /// `Some` if the events were dropped, and `None` if they failed.
-    dropped_for: Option<OverflowReason>,
+    /// `true` if the events were dropped, and `false` if they failed.
+    is_drop: bool,
     /// Time of the last line.
     logged_at: Instant,
     /// Losses since the last line.
@@ -66,7 +66,8 @@ struct Line {
 enum Cause {
     /// The first of the events failed with this error.
     Failed(Error),
-    Dropped(OverflowReason),
+    /// The events were dropped, and this number of them because the flow ended.
+    Dropped { at_end: usize },
 }
 
 impl Losses {
@@ -77,23 +78,24 @@ impl Losses {
     /// Adds `events` failed events of a component. Logs a line at once if the component's last line is long enough ago.
     /// `first` returns the error of the first event, and is called only if the error is needed.
     pub(crate) fn add(&self, component: &str, events: usize, first: impl FnOnce() -> Error) {
-        self.add_now(component, None, events, || Cause::Failed(first()));
+        self.add_now(component, false, events, || Cause::Failed(first()));
     }
 
     /// Adds `events` events that a sink dropped. Logs a line at once if the sink's last line is long enough ago.
     pub(crate) fn dropped(&self, sink: &str, events: usize, why: OverflowReason) {
-        self.add_now(sink, Some(why), events, || Cause::Dropped(why));
+        let at_end = if why == OverflowReason::FlowEnded { events } else { 0 };
+        self.add_now(sink, true, events, || Cause::Dropped { at_end });
     }
 
     fn add_now(
         &self,
         component: &str,
-        dropped_for: Option<OverflowReason>,
+        is_drop: bool,
         events: usize,
         cause: impl FnOnce() -> Cause,
     ) {
         let now = self.clock.now();
-        if let Some(line) = self.add_at((component, dropped_for), events, cause, now) {
+        if let Some(line) = self.add_at((component, is_drop), events, cause, now) {
             line.log(component);
         }
     }
@@ -101,21 +103,27 @@ impl Losses {
     /// Adds events that were lost at `now`. Returns the line that is to be logged now, if any.
     fn add_at(
         &self,
-        (component, dropped_for): (&str, Option<OverflowReason>),
+        (component, is_drop): (&str, bool),
         events: usize,
         cause: impl FnOnce() -> Cause,
         now: Instant,
     ) -> Option<Line> {
         self.losses.update(|losses| {
-            let is_same =
-                |it: &&mut Loss| *it.component == *component && it.dropped_for == dropped_for;
+            let is_same = |it: &&mut Loss| *it.component == *component && it.is_drop == is_drop;
             let Some(loss) = losses.iter_mut().find(is_same) else {
                 let (component, pending) = (component.into(), None);
-                losses.push(Loss { component, dropped_for, logged_at: now, pending });
+                losses.push(Loss { component, is_drop, logged_at: now, pending });
                 return Some(Line { events, cause: cause() });
             };
             match &mut loss.pending {
-                Some(line) => line.events += events,
+                Some(line) => {
+                    line.events += events;
+                    if let Cause::Dropped { at_end } = &mut line.cause
+                        && let Cause::Dropped { at_end: more } = cause()
+                    {
+                        *at_end += more;
+                    }
+                }
                 pending => *pending = Some(Line { events, cause: cause() }),
             }
             loss.take_line(now)
@@ -163,7 +171,7 @@ impl Drop for Losses {
 impl Loss {
     /// Returns the shortest time between two lines.
     fn interval(&self) -> Duration {
-        Duration::from_secs(if self.dropped_for.is_some() { 10 } else { 1 })
+        Duration::from_secs(if self.is_drop { 10 } else { 1 })
     }
 
     /// Returns the time at which the pending line may be logged, if there is one.
@@ -184,16 +192,12 @@ impl Line {
         let events = self.events;
         match &self.cause {
             Cause::Failed(first) => tracing::error!(%component, events, %first, "events failed"),
-            Cause::Dropped(OverflowReason::QueueFull) => tracing::warn!(
+            Cause::Dropped { at_end } => tracing::warn!(
                 %component,
                 events,
-                "events were dropped because the queue of the sink is full, as `queue.when_full` sets"
-            ),
-            Cause::Dropped(OverflowReason::FlowEnded) => tracing::warn!(
-                %component,
-                events,
-                "events were dropped because the flow ended before the sink had delivered them, as `queue.when_full` \
-                 sets"
+                queue_full = events - at_end,
+                flow_ended = at_end,
+                "events were dropped, as `queue.when_full` of the sink sets"
             ),
         }
     }
@@ -205,7 +209,7 @@ mod tests {
 
     use tremor_pdk::Error;
 
-    use super::{Cause, Clock, Duration, Losses, OverflowReason};
+    use super::{Cause, Clock, Duration, Losses};
 
     /// Shortest time between two lines about failed events.
     const INTERVAL: Duration = Duration::from_secs(1);
@@ -215,7 +219,7 @@ mod tests {
         let (losses, start) = (Losses::new(Clock::default()), Instant::now());
         let add = |component, events, cause, at| {
             let cause = || Cause::Failed(Error::bad_data(cause));
-            let line = losses.add_at((component, None), events, cause, at)?;
+            let line = losses.add_at((component, false), events, cause, at)?;
             let Cause::Failed(first) = line.cause else { unreachable!("nothing was dropped") };
             Some((line.events, first.to_string()))
         };
@@ -240,13 +244,14 @@ mod tests {
     fn drops_are_logged_once_in_10_seconds() {
         let (losses, start) = (Losses::new(Clock::default()), Instant::now());
         let drop = |seconds| {
-            let (why, at) = (OverflowReason::QueueFull, start + Duration::from_secs(seconds));
-            let line = losses.add_at(("sink", Some(why)), 5, || Cause::Dropped(why), at)?;
-            Some(line.events)
+            let at = start + Duration::from_secs(seconds);
+            let line = losses.add_at(("sink", true), 5, || Cause::Dropped { at_end: 1 }, at)?;
+            let Cause::Dropped { at_end } = line.cause else { unreachable!("nothing failed") };
+            Some((line.events, at_end))
         };
         assert_eq!(
             [0, 1, 9, 10, 11, 20].map(drop),
-            [Some(5), None, None, Some(15), None, Some(10)]
+            [Some((5, 1)), None, None, Some((15, 3)), None, Some((10, 2))]
         );
     }
 }

@@ -96,7 +96,6 @@ impl Connectors<'_> {
         };
         let codec = codec.as_deref();
         if let Some((id, router)) = source {
-            control.add_source();
             task.source = Some(self.source(&task, spec, codec, (id, router))?);
         }
         if let Some((sink, queue)) = sink.zip(queue) {

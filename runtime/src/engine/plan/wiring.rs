@@ -77,8 +77,7 @@ impl Queues {
                 queue: queue.of(sender.number()),
                 name: name.clone(),
                 stats: stats.clone(),
-                gives_oldest: when_full(targets.flow, targets.flow.graph.node(*id))
-                    == WhenFull::DropOldest,
+                drops: when_full(targets.flow, targets.flow.graph.node(*id)).drops(),
                 overflow,
                 is_for_overflow: at >= targets.linked,
                 is_down: is_down.clone(),

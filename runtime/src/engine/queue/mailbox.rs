@@ -203,12 +203,16 @@ impl<T> Mailbox<T> {
         })
     }
 
-    /// Removes and returns the item that has waited longest.
-    pub(super) fn remove_oldest(&self) -> Option<T> {
+    /// Removes and returns an item, unless the mailbox is closed: the newest if a full mailbox returns the newest, and
+    /// otherwise the one that has waited longest.
+    pub(super) fn remove(&self) -> Option<T> {
         let mut state = lock(&self.state);
-        let oldest = state.pop();
+        let last = state.items.len().saturating_sub(1);
+        let at = if self.overflow == Overflow::ReturnNewest { last } else { 0 };
+        let (item, load) = if state.is_closed { None } else { state.items.remove(at) }?;
+        state.load -= load;
         self.update_gauge(&state);
-        oldest
+        Some(item)
     }
 
     /// Completes once a sender would not have to wait.

@@ -41,9 +41,9 @@ impl Receiver {
         taken
     }
 
-    /// Removes and returns the batch that has waited longest, if there is one.
-    pub(crate) fn take_oldest(&self) -> Option<Queued> {
-        self.mailbox.remove_oldest()
+    /// Removes and returns a batch, if there is one.
+    pub(crate) fn take_any(&self) -> Option<Queued> {
+        self.mailbox.remove()
     }
 
     /// Completes once the queue is empty and all senders were dropped.

@@ -85,9 +85,14 @@ impl Sender {
         poll_fn(|context| self.mailbox.poll_capacity(context, &mut self.slot)).await;
     }
 
-    /// Removes the batch that has waited longest from the queue. [`Sender::take_overflow`] returns it.
-    pub(crate) fn remove_oldest(&mut self) {
-        self.overflow.extend(self.mailbox.remove_oldest());
+    /// Removes a batch from the queue, as if the queue were full. [`Sender::take_overflow`] returns it.
+    pub(crate) fn remove(&mut self) {
+        self.overflow.extend(self.mailbox.remove());
+    }
+
+    /// Adds a batch that the queue refused to those that [`Sender::take_overflow`] returns.
+    pub(crate) fn add_overflow(&mut self, refused: Queued) {
+        self.overflow.push(refused);
     }
 
     /// Returns the batches for which the queue had no capacity since the last call, in order.
@@ -121,7 +126,11 @@ impl Sender {
             .filter(|_| *settles)
             .map(|(queued, _)| std::mem::replace(&mut queued.item.token, Token::untracked()));
         match mailbox.poll_put(context, slot, batch, (waits, may_run), overflow) {
-            Poll::Pending => return Poll::Pending,
+            Poll::Pending => {
+                // The tokens for a queue whose senders wait are not taken out, so there is none to put back.
+                debug_assert!(token.is_none());
+                return Poll::Pending;
+            }
             Poll::Ready(Put::Refused(mut batch)) => {
                 // The receiver has ended, so the events fail.
                 batch.item.token = token.unwrap_or(batch.item.token);

@@ -12,7 +12,7 @@ use std::{
 
 use crate::engine::{
     control::Control,
-    handle::connection::Connection,
+    handle::{connection::Connection, status::Bound},
     logging::losses::OverflowReason,
     queue::{Load, Queued, Sender, sender::Spent},
     route::fan_out::pass_on,
@@ -29,8 +29,8 @@ pub(crate) struct Outlet {
     /// The queues to which batches are sent for which this queue has no capacity, as indexes of outlets. If the queue
     /// returns batches and there are no such queues, the batches are dropped.
     pub(crate) overflow: Vec<usize>,
-    /// `true` if this queue drops its oldest batches.
-    pub(crate) gives_oldest: bool,
+    /// `true` if this queue drops batches for which it has no capacity.
+    pub(crate) drops: bool,
     /// `true` if the component sends only such batches to this queue.
     pub(crate) is_for_overflow: bool,
     /// `true` while the receiver is a sink that takes nothing from its queue, because it is down or paused.
@@ -43,6 +43,22 @@ pub(crate) struct Outlets {
     control: Arc<Control>,
 }
 
+/// The waits of sources that end because queues give batches up.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Relieves {
+    /// `true` for waits for acknowledgements.
+    pub(crate) pulls: bool,
+    /// `true` for waits for memory.
+    pub(crate) memory: bool,
+}
+
+impl Relieves {
+    /// Returns whether a wait because of `bound` may end.
+    pub(crate) fn ends(self, bound: Bound) -> bool {
+        if bound == Bound::Memory { self.memory } else { self.pulls }
+    }
+}
+
 /// A batch that waits for the capacity of the queue with this index.
 type Late = (usize, Option<(Queued, Load)>);
 
@@ -51,9 +67,10 @@ impl Outlets {
         Self { all, control }
     }
 
-    /// Returns whether a queue gives up its oldest batches if it has no capacity.
-    pub(crate) fn may_relieve(&self) -> bool {
-        self.all.iter().any(|outlet| outlet.gives_oldest || !outlet.overflow.is_empty())
+    /// Returns the waits of sources that end if queues give batches up.
+    pub(crate) fn relieves(&self) -> Relieves {
+        let passes_on = self.all.iter().any(|outlet| !outlet.overflow.is_empty());
+        Relieves { pulls: passes_on, memory: passes_on || self.all.iter().any(|it| it.drops) }
     }
 
     /// Drops the senders of all queues.
@@ -103,17 +120,17 @@ impl Outlets {
         spent
     }
 
-    /// Gives up the oldest batch of each queue that does so if it has no capacity and whose sink takes nothing. Call this
-    /// if a source waits for acknowledgements or, with `for_memory`, for memory. Batches that would be dropped wait for
-    /// no acknowledgement.
-    pub(crate) async fn relieve(&mut self, for_memory: bool, connection: Option<&Connection>) {
+    /// Gives up a batch of each queue that does so if it has no capacity and whose sink takes nothing. Call this if a
+    /// source waits because of `bound`. Batches that would be dropped wait for no acknowledgement.
+    pub(crate) async fn relieve(&mut self, bound: Bound, connection: Option<&Connection>) {
         let mut ready = VecDeque::new();
         for at in 0..self.all.len() {
             let outlet = &mut self.all[at];
-            let gives_up = !outlet.overflow.is_empty() || (for_memory && outlet.gives_oldest);
+            let for_memory = bound == Bound::Memory && outlet.drops;
+            let gives_up = !outlet.overflow.is_empty() || for_memory;
             if gives_up && outlet.is_down.load(Ordering::Relaxed) {
-                outlet.queue.remove_oldest();
-                self.pass_overflow(at, &mut ready);
+                outlet.queue.remove();
+                self.pass_overflow(at, OverflowReason::QueueFull, &mut ready);
             }
         }
         self.send(&mut ready, connection).await;
@@ -161,35 +178,47 @@ impl Outlets {
         waits: bool,
         ready: &mut VecDeque<(usize, Queued)>,
     ) -> Poll<()> {
-        let Some(Outlet { queue, stats, .. }) = self.all.get_mut(at) else {
-            return Poll::Ready(());
-        };
+        let Some(Outlet { queue, .. }) = self.all.get_mut(at) else { return Poll::Ready(()) };
         let Poll::Ready(refused) = queue.poll_send(context, batch, waits) else {
             return Poll::Pending;
         };
-        // The queue returns the batch if the task of its receiver has ended. Dropping the batch fails its events.
-        if let Some(refused) = refused {
+        self.pass_overflow(at, OverflowReason::QueueFull, ready);
+        let Some(refused) = refused else { return Poll::Ready(()) };
+        // The queue returns the batch because the task of its receiver has ended.
+        let Outlet { queue, stats, drops, overflow, .. } = &mut self.all[at];
+        if *drops || !overflow.is_empty() {
+            queue.add_overflow(refused);
+            self.pass_overflow(at, OverflowReason::FlowEnded, ready);
+        } else {
+            // Dropping the batch fails its events.
             let lost = !refused.item.token.is_tracked();
             stats.lost(refused.events());
             stats.undelivered(if lost { refused.events() } else { 0 });
         }
-        self.pass_overflow(at, ready);
         Poll::Ready(())
     }
 
-    /// Drops the batches for which the queue `at` had no capacity, or adds them to `ready` for other queues.
-    fn pass_overflow(&mut self, at: usize, ready: &mut VecDeque<(usize, Queued)>) {
+    /// Drops the batches that left the queue `at` without a delivery, or adds them to `ready` for other queues.
+    fn pass_overflow(
+        &mut self,
+        at: usize,
+        why: OverflowReason,
+        ready: &mut VecDeque<(usize, Queued)>,
+    ) {
         let Outlet { queue, name, stats, overflow, .. } = &mut self.all[at];
         for queued in queue.take_overflow() {
-            stats.taken(queued.events());
-            if overflow.is_empty() {
-                stats.dropped(queued.events());
-                self.control.losses().dropped(name, queued.events(), OverflowReason::QueueFull);
+            let events = queued.events();
+            stats.taken(events);
+            if !overflow.is_empty() {
+                pass_on(name, overflow, queued.item, why, stats, |at, item| {
+                    ready.push_back((at, item.into()));
+                });
                 continue;
             }
-            pass_on(name, overflow, queued.item, OverflowReason::QueueFull, stats, |at, item| {
-                ready.push_back((at, item.into()));
-            });
+            stats.dropped(events);
+            stats.dropped_at_end(if why == OverflowReason::FlowEnded { events } else { 0 });
+            self.control.losses().dropped(name, events, why);
+            queued.item.token.settle();
         }
     }
 

@@ -26,13 +26,13 @@ use tremor_pdk::Batch;
 use crate::clock::Clock;
 use crate::codec::{BatchEncoder, Terminator};
 use crate::engine::{
-    handle::connection::Connection,
+    handle::{connection::Connection, status::Bound},
     logging::losses::OverflowReason,
     queue::{Payload, Queued, sender::Spent},
     route::{
         in_order::{InOrder, Section},
         leading::{Instances, Leading},
-        outlets::Outlets,
+        outlets::{Outlets, Relieves},
         routes::Routes,
     },
     sync::watch::Single,
@@ -51,8 +51,8 @@ pub(crate) struct Router {
     pub(crate) egress: Arc<Egress>,
     /// The encoder, if the only queue is that of a sink that accepts encoded batches.
     encoding: Option<Encoding>,
-    /// `true` if a queue may give up batches to relieve a source: see [`Outlets::relieve`].
-    pub(crate) may_relieve: bool,
+    /// The waits of sources that end if queues give batches up: see [`Outlets::relieve`].
+    pub(crate) relieves: Relieves,
     /// `true` if several tasks may process the batches of the component, on a machine with enough cores.
     pub(crate) may_have_helpers: bool,
     /// Connection of the component if it is a source.
@@ -113,7 +113,7 @@ impl Router {
         let name = routes.name.clone();
         let processors = routes.processors().clone();
         let clock = routes.clock().clone();
-        let may_relieve = queues.may_relieve();
+        let relieves = queues.relieves();
         let egress = Arc::new(Egress {
             clock,
             tickets: AtomicU64::new(0),
@@ -121,7 +121,7 @@ impl Router {
             queues: InOrder::new(queues, processors),
             due: Single::default(),
         });
-        Self { may_relieve, ..Self::over(egress, name, encoding, pool, stats) }
+        Self { relieves, ..Self::over(egress, name, encoding, pool, stats) }
     }
 
     /// Creates the router of another task for the same outputs.
@@ -145,7 +145,7 @@ impl Router {
             stats,
             egress,
             encoding,
-            may_relieve: false,
+            relieves: Relieves::default(),
             may_have_helpers: false,
             connection: None,
             leading: None,
@@ -205,9 +205,9 @@ impl Router {
     }
 
     /// Gives up batches that wait in queues: see [`Outlets::relieve`].
-    pub(crate) async fn relieve(&mut self, for_memory: bool) {
+    pub(crate) async fn relieve(&mut self, bound: Bound) {
         let mut ticket = self.egress.ticket();
-        ticket.queues().await.relieve(for_memory, self.connection.as_deref()).await;
+        ticket.queues().await.relieve(bound, self.connection.as_deref()).await;
     }
 
     /// Drains the operators, routes the events that they emit, and drops the senders of all queues. Queues without

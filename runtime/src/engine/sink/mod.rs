@@ -24,7 +24,7 @@ use tremor_pdk::{Batch, Demand, Error, Exception};
 
 use crate::clock::Alarm;
 use crate::engine::{
-    control::{Control, Phase, ends::GivesUp, interrupt::Interrupt},
+    control::{Control, Phase, interrupt::Interrupt},
     handle::{
         ConnectorHandle,
         connection::{Connection, End},
@@ -132,8 +132,6 @@ struct Session<'s> {
     sink: Box<dyn DynSink>,
     connection: &'s Connection,
     interrupt: Interrupt<'s>,
-    /// `Some` if the sink stops no source, and so has to give up what it has some time after the end of the sources.
-    gives_up: Option<GivesUp<'s>>,
     /// Time slice after which the task yields. Needed if the sink always answers immediately.
     turn: Turn,
     /// Demand of the sink for deliveries.
@@ -154,7 +152,12 @@ impl SinkSide {
     /// Fails or drops all undelivered events, because the sink has ended permanently, and counts them.
     pub(crate) fn abandon(self) {
         let drops = self.when_full.drops();
-        if self.undrained && !drops {
+        if self.undrained && drops {
+            tracing::warn!(
+                component = &*self.router.name,
+                "the sink ended while it buffered events that count as delivered, as `queue.when_full` permits"
+            );
+        } else if self.undrained {
             // The sink has acknowledged events that it still buffers, so these do not fail.
             self.control.leave_undrained();
         }
@@ -173,16 +176,15 @@ impl SinkSide {
         }
     }
 
-    /// Passes all undelivered events on to `err` if the time is over that the flow file lets them wait for.
+    /// Passes all undelivered events on to `err`, if the queue does so with events for which it has no capacity.
     pub(crate) async fn pass_on_undelivered(&mut self) {
-        if self.when_full != WhenFull::DeadLetter || !self.control.has_given_up(self.handle.name())
-        {
+        if self.when_full != WhenFull::DeadLetter {
             return;
         }
         for item in self.backlog.take_items() {
             self.router.pass_on(item, OverflowReason::FlowEnded).await;
         }
-        while let Some(queued) = self.queue.take_oldest() {
+        while let Some(queued) = self.queue.take_any() {
             self.router.stats.taken(queued.events());
             self.router.pass_on(queued.item, OverflowReason::FlowEnded).await;
         }
@@ -209,11 +211,15 @@ impl SinkSide {
         self.log_grant(demand, grant);
         sink.on_grant(grant);
         self.backlog.begin(grant.in_flight, grant.ordered, batching);
+        let interrupt = Interrupt::new(&control, Phase::Stopped, Some(connection));
         let mut session = Session {
             sink,
             connection,
-            interrupt: Interrupt::new(&control, Phase::Stopped, Some(connection)),
-            gives_up: (!self.when_full.blocks()).then(|| control.gives_up()),
+            interrupt: if self.when_full.blocks() {
+                interrupt
+            } else {
+                interrupt.or_given_up(handle.name())
+            },
             turn: Turn::default(),
             demand,
             is_flushed: false,
@@ -340,7 +346,7 @@ impl Session<'_> {
             return Step::Due(due);
         }
         let gathers = self.demand.gathers;
-        let Self { side, sink, interrupt, gives_up, turn, alarm, gate, .. } = self;
+        let Self { side, sink, interrupt, turn, alarm, gate, .. } = self;
         poll_fn(|context| {
             if !side.backlog.slots.is_empty()
                 && let Poll::Ready((slot, result)) = side.backlog.slots.poll(context, &mut **sink)
@@ -366,9 +372,7 @@ impl Session<'_> {
             {
                 return Poll::Ready(Step::Flush);
             }
-            let is_over =
-                gives_up.as_mut().is_some_and(|it| it.poll(context, side.handle.name()).is_ready());
-            if is_over || interrupt.poll(context).is_ready() {
+            if interrupt.poll(context).is_ready() {
                 return Poll::Ready(Step::Interrupted);
             }
             if gate.poll(context, conditions.is_paused).is_ready() {

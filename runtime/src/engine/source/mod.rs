@@ -49,15 +49,13 @@ use crate::engine::{
         worker::Worker,
     },
     sync::turn::Turn,
+    tuning::RELIEF,
 };
 use crate::{dynamic::DynSource, executor, log};
 
 /// Waits before failed pulls are retried. A pull is retried only if its error permits it.
 const RETRY: Policy =
     Policy { attempts: None, first: Duration::from_millis(100), max: Duration::from_secs(30) };
-
-/// Pause between two batches that a queue gives up because the source waits. Meanwhile the events may be acknowledged.
-const RELIEF: Duration = Duration::from_millis(10);
 
 /// State of a source that is kept across connections.
 pub(crate) struct SourceSide {
@@ -354,7 +352,7 @@ impl Session<'_> {
     /// Waits for the next [`Step`]: polls the source first, and then the other conditions. If there is a deadline
     /// `until`, waits for the deadline instead of pulling. Notifies the source immediately of pulls that end meanwhile.
     async fn next(&mut self, mut batch: Batch, until: Option<Instant>) -> Step {
-        let may_relieve = self.worker.router.may_relieve;
+        let relieves = self.worker.router.relieves;
         let Self {
             shared, is_steady, bound, relief_at, pulled_at, began_at, turn, has_read, ..
         } = self;
@@ -389,7 +387,7 @@ impl Session<'_> {
                     *bound = bound_by;
                     handle.set_bound(bound_by);
                 }
-                let relief = bound_by.filter(|_| may_relieve && is_next);
+                let relief = bound_by.filter(|bound| is_next && relieves.ends(*bound));
                 let relief = relief.map(|_| relief_at.unwrap_or_else(|| control.clock().now()));
                 if !was_polled && (waited || may_pull) {
                     *relief_at = None;
@@ -455,8 +453,9 @@ impl Session<'_> {
     /// Lets queues before sinks that take nothing give up their oldest batches, so that memory and acknowledgements for
     /// which the source waits become free.
     async fn relieve(&mut self) -> Result<(), Error> {
-        let for_memory = self.bound == Some(Bound::Memory);
-        self.shared.sending(self.worker.router.relieve(for_memory)).await?;
+        if let Some(bound) = self.bound {
+            self.shared.sending(self.worker.router.relieve(bound)).await?;
+        }
         self.relief_at = Some(self.shared.control.clock().now() + RELIEF);
         Ok(())
     }

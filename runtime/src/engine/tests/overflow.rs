@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     dynamic::DynSink,
-    engine::{Kind, Report},
+    engine::{Kind, Report, control::Phase},
     flow::WhenFull,
 };
 
@@ -183,6 +183,63 @@ fn sink_that_another_sink_still_feeds_is_not_given_up() {
     let (report, letters) = run(setup, &Pulls::numbers(1), &sink);
     let counts = settled(&report.components);
     assert_eq!((letters.len(), counts.dead_lettered, counts.dropped), (3, 3, 0));
+}
+
+/// The drain may take an hour. The sink `letters` delivers its first events after ten minutes, and it drops none,
+/// although its queue would.
+#[test]
+fn drain_leaves_time_for_what_a_sink_passes_on_to_err() {
+    for when_full in [WhenFull::Block, WhenFull::DropOldest] {
+        let later = Error::full("later").retry_after(Duration::from_mins(10));
+        let letters = ScriptedSink(SinkScript::of([Err(later)]));
+        let mut source = Pulls::numbers(5);
+        source.until = Some(Arc::default());
+        let double = source.clone();
+        let peer = Arc::new(Peer::of_source(Box::new(move |_| Ok(Box::new(double.clone())))));
+        let sink = Arc::new(Peer::of_sink(Box::new(|_| Err(Error::connection_lost("down")))));
+        let setup = flow("source -> sink, sink/err -> letters", WhenFull::DeadLetter)
+            .set("letters", |it| it.queue.when_full = when_full)
+            .connect("source", &peer)
+            .connect("sink", &sink)
+            .connect("letters", &letters.peer());
+        let control = setup.control.clone();
+        let report = setup.plan().run_with(async {
+            control.clock().sleep(Duration::from_secs(1)).await;
+            control.advance(Phase::Draining);
+        });
+        assert!(!report.cut_off && report.failure.is_none(), "{when_full:?}: {report:?}");
+        let counts = settled(&report.components);
+        // While `letters` retries, it stops the source if its queue blocks.
+        let read = if when_full.blocks() { 3 } else { 5 };
+        let (events, found) = (3 * read, (counts.dead_lettered, counts.dropped, counts.failed));
+        assert_eq!(found, (events, 0, 0), "{when_full:?}");
+        let mut delivered = letters.0.lock().unwrap().delivered.concat();
+        delivered.sort_by_key(|it| it.parse::<u64>().unwrap());
+        assert_eq!(delivered.len() as u64, events, "{when_full:?}");
+        assert_eq!(sorted(&source.reports), pulls(read, true));
+    }
+}
+
+#[test]
+fn sink_that_fails_permanently_passes_its_events_on_to_err() {
+    let source = Pulls::numbers(5);
+    let double = source.clone();
+    let peer = Arc::new(Peer::of_source(Box::new(move |_| Ok(Box::new(double.clone())))));
+    let sink = Arc::new(Peer::of_sink(Box::new(|_| Err(Error::connection_lost("down")))));
+    let letters = ScriptedSink(SinkScript::of([]));
+    let report = flow("source -> sink, sink/err -> letters", WhenFull::DeadLetter)
+        .set("sink", |it| it.reconnect.attempts = Some(1))
+        .connect("source", &peer)
+        .connect("sink", &sink)
+        .connect("letters", &letters.peer())
+        .plan()
+        .run_with(async {});
+    assert_eq!(report.failure.map(|it| it.component), Some("sink".to_owned()));
+    let delivered = letters.0.lock().unwrap().delivered.concat().len();
+    assert_eq!(settled(&report.components).failed, 0);
+    let acknowledged = source.reports.lock().unwrap().iter().filter(|(_, acked)| *acked).count();
+    assert_eq!(delivered, 3 * acknowledged);
+    assert!(delivered > 0);
 }
 
 /// A sink that fails permanently fails the flow, whatever its queue does.
