@@ -63,6 +63,8 @@ pub(crate) struct Session<S> {
     closed: Option<String>,
     taken: Vec<Message>,
     keep_alive: Option<Timer>,
+    /// `true` while the connection is not read, because the source's batch is full.
+    is_waiting: bool,
     /// `true` if data arrived since the last tick of `keep_alive`.
     has_received: bool,
     /// `true` if a ping was sent since the last data.
@@ -94,6 +96,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             closed: None,
             taken: Vec::new(),
             keep_alive: limits.ping_interval.map(|period| Timer::new(host, period)),
+            is_waiting: false,
             has_received: true,
             is_ping_pending: false,
             idle: limits.idle_timeout.map(|time| Timer::new(host, time / IDLE_CHECKS)),
@@ -213,7 +216,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
     fn receive(&mut self, context: &mut Context<'_>) -> Result<bool, Error> {
         for _ in 0..MESSAGES_PER_POLL {
             let is_closing = self.left.is_some();
-            if self.inbox.poll_capacity(self.link.stream, is_closing, context).is_pending() {
+            let capacity = self.inbox.poll_capacity(self.link.stream, is_closing, context);
+            self.is_waiting = capacity.is_pending();
+            if self.is_waiting {
                 // The connection is not read while the source's batch is full, so it does not count
                 // as silent or idle.
                 self.has_received = true;
@@ -256,17 +261,24 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             return Ok(is_over.then(|| self.regular_end()));
         }
         while self.keep_alive.as_mut().is_some_and(|it| it.poll(context).is_ready()) {
-            if std::mem::take(&mut self.has_received) {
-                self.is_ping_pending = false;
-            } else {
-                if std::mem::replace(&mut self.is_ping_pending, true) {
-                    return Ok(Some(End::Silent));
-                }
-                self.is_flushed = false;
-                let shim = &mut Shim { stream: &mut self.stream, context };
-                blocked(self.socket.write(shim, Message::Ping(tungstenite::Bytes::new())))?;
-                self.flush(context)?;
+            let was_silent = !std::mem::take(&mut self.has_received);
+            if was_silent && self.is_ping_pending {
+                return Ok(Some(End::Silent));
             }
+            self.is_ping_pending = was_silent;
+            let heartbeat = if was_silent {
+                Message::Ping(tungstenite::Bytes::new())
+            } else if self.is_waiting {
+                // The pings of the peer are not read, so they get no answer. This pong tells the peer that the
+                // connection works (RFC 6455, section 5.5.3).
+                Message::Pong(tungstenite::Bytes::new())
+            } else {
+                continue;
+            };
+            self.is_flushed = false;
+            let shim = &mut Shim { stream: &mut self.stream, context };
+            blocked(self.socket.write(shim, heartbeat))?;
+            self.flush(context)?;
         }
         while self.idle.as_mut().is_some_and(|it| it.poll(context).is_ready()) {
             self.idle_checks += 1;
