@@ -348,7 +348,11 @@ fn entries_that_journald_has_deleted_are_counted_and_reported() -> Result<()> {
     for (keys, hint, missing) in [
         ("", None, 4.0),
         (r#", "units": ["a"]"#, None, 0.0),
-        ("", Some("Hint: You are currently not seeing messages from other users and the system."), 0.0),
+        (
+            "",
+            Some("Hint: You are currently not seeing messages from other users and the system."),
+            0.0,
+        ),
     ] {
         let scene = Scene::new(0);
         let cursors = ["s=a;i=9", "s=a;i=a", "s=a;i=f"];

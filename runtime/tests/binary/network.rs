@@ -125,7 +125,8 @@ links: [input -> output]",
     for _ in 0..SENT {
         sender.send_to(&[b'x'; 1_000], &address).unwrap();
     }
-    let name = "tremor_plugin_udp_server_datagrams_dropped_total{flow=\"flow\",component=\"input\"} ";
+    let name =
+        "tremor_plugin_udp_server_datagrams_dropped_total{flow=\"flow\",component=\"input\"} ";
     let dropped = |asked: &Asked| {
         let (_, metrics) = asked.request("GET", "/metrics");
         let count = metrics.lines().find_map(|line| line.strip_prefix(name));

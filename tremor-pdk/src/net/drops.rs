@@ -85,7 +85,10 @@ impl Drops {
             Ok(dropped) => drops.counted = dropped,
             Err(error) => {
                 let table = drops.table;
-                warn!(host, "cannot count datagrams that the system drops, from `{table}`: {error}");
+                warn!(
+                    host,
+                    "cannot count datagrams that the system drops, from `{table}`: {error}"
+                );
             }
         }
         drops

@@ -10,7 +10,9 @@ use std::{
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 
 use super::{DatagramSocket, Datagrams, UdpSocket};
-use crate::{Descriptors, Limit, LogLevel, Pull, RawBatch, Source, net::bind_udp, testing::TestHost};
+use crate::{
+    Descriptors, Limit, LogLevel, Pull, RawBatch, Source, net::bind_udp, testing::TestHost,
+};
 
 fn any() -> [SocketAddr; 1] {
     ["127.0.0.1:0".parse().unwrap()]

@@ -33,7 +33,7 @@ fn server_reads_at_most_a_batch_without_pulls() {
     let (mut client, _) = scene.client();
     let sent = fill(&mut scene, &mut client);
     let mut pulled = 0;
-    while pulled < sent / frame(BINARY, &[0; MESSAGE]).len() {
+    while pulled < sent / frame(BINARY, &vec![0; MESSAGE]).len() {
         let (_, batch) = scene.server.pull().unwrap();
         pulled += batch.len();
         assert!(batch.bytes().len() <= (256 << 10) + MESSAGE);
