@@ -5,8 +5,8 @@ use std::collections::HashMap;
 
 /// Sequence numbers of the entries that were read.
 ///
-/// journald numbers its entries without gaps, across files and restarts, and provides the numbers to detect lost entries
-/// (`sd_journal_get_seqnum(3)`).
+/// journald numbers its entries without gaps, across files and restarts, and the numbers serve to detect lost entries:
+/// see `sd_journal_get_seqnum(3)`.
 #[derive(Default)]
 pub(crate) struct SequenceNumbers {
     /// The largest number that was read, for each identifier of a series. An instance of journald has one series.

@@ -105,7 +105,7 @@ fn many_clients_are_served_and_reset_leaves_no_event() {
 }
 
 #[test]
-fn datagrams_that_system_drops_during_a_pause_are_counted_and_reported() {
+fn datagrams_dropped_during_a_pause_are_counted_and_reported() {
     const SENT: u64 = 10_000;
     let scene = Scene::new(
         "connectors:

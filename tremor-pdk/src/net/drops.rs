@@ -156,9 +156,9 @@ mod tests {
     fn dropped_datagrams_are_read_from_system_table() {
         let table = |dropped: &str| {
             format!(
-                "   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref \
-                 pointer drops\n  417: 0100007F:2329 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        \
-                 0 48211 2 0000000000000000 {dropped}\n"
+                "   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode \
+                 ref pointer drops\n  417: 0100007F:2329 00000000:0000 07 00000000:00000000 00:00000000 \
+                 00000000     0        0 48211 2 0000000000000000 {dropped}\n"
             )
         };
         assert_eq!(dropped(&table("37"), 48_211), Some(37));

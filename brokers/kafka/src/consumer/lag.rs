@@ -59,8 +59,8 @@ impl Lag {
     }
 }
 
-/// Asks the brokers for the oldest offset of each partition and the offset after its newest record. Partitions for which
-/// the brokers do not know them are left out.
+/// Asks the brokers for the oldest offset of each partition and the offset after its newest record. Partitions of which
+/// the brokers do not know both are left out.
 fn watermarks(client: &Client, names: &[Name]) -> KafkaResult<HashMap<Name, (i64, i64)>> {
     if names.is_empty() {
         return Ok(HashMap::new());

@@ -264,7 +264,7 @@ pub(super) async fn core(
         dropped.add(count);
         tremor_pdk::warn!(
             log,
-            "dropped messages, because they arrive faster than the flow reads them; the metric `dropped` has their number"
+            "dropped messages, because they arrive faster than the flow reads them; the metric `dropped` counts them"
         );
     };
     let (mut taken, mut missed) = (trips, 0);

@@ -264,7 +264,7 @@ fn paused_consumer_keeps_messages_and_restarted_continues() {
 }
 
 #[test]
-fn dropped_core_messages_are_counted_and_reported_and_others_read() {
+fn dropped_core_messages_are_counted_and_others_read() {
     let Some(nats) = nats() else { return };
     let core = unique("fast");
     let running = changeable(&nats, &format!("subjects: ['{core}']"), STDOUT);

@@ -1,4 +1,3 @@
-#![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // metrics are `f64`
 #![allow(clippy::unwrap_used)] // a failed `unwrap` names the line of the test
 
 use std::{
@@ -41,8 +40,8 @@ impl Server {
         Self { source: Datagrams::new(&test.host(), socket).unwrap(), test, address }
     }
 
-    fn dropped(&self) -> f64 {
-        self.test.metric("datagrams_dropped").unwrap()
+    fn dropped(&self) -> usize {
+        dropped(&self.test)
     }
 
     fn pull(&mut self, limit: Limit) -> RawBatch {
@@ -93,6 +92,11 @@ fn pass(test: &TestHost, time: Duration) {
     test.block_on(test.host().sleep(time + Duration::from_millis(1)));
 }
 
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a whole number
+fn dropped(test: &TestHost) -> usize {
+    test.metric("datagrams_dropped").unwrap() as usize
+}
+
 fn flood(sender: &Peer, address: SocketAddr, datagrams: usize) {
     for _ in 0..datagrams {
         sender.send_to(&[b'x'; 1_000], address).unwrap();
@@ -105,32 +109,32 @@ fn warnings(test: &TestHost) -> Vec<String> {
 }
 
 #[test]
-fn datagrams_that_system_drops_are_counted_and_reported_without_pulls() {
+fn dropped_datagrams_are_counted_and_reported_without_pulls() {
     for address in ["127.0.0.1:0", "[::1]:0"] {
         let address = address.parse().unwrap();
         let (mut server, sender) = (Server::at(address, false), Peer::bind(address).unwrap());
         flood(&sender, server.address, 1_000);
         pass(&server.test, Duration::from_secs(1));
         let first = server.dropped();
-        assert!(first > 0.0);
+        assert!(first > 0);
         let reported = format!("the system dropped {first} datagrams for {}", server.address);
         let log = warnings(&server.test);
         assert!(log.len() == 1 && log[0].starts_with(&reported), "{log:?}");
 
         flood(&sender, server.address, 100);
         pass(&server.test, Duration::from_secs(1));
-        assert_eq!(server.dropped(), first + 100.0, "the buffer is still full");
+        assert_eq!(server.dropped(), first + 100, "the buffer is still full");
         assert_eq!(warnings(&server.test), log, "one line a minute is logged");
         pass(&server.test, Duration::from_mins(1));
         let log = warnings(&server.test);
         assert!(log.len() == 2 && log[1].starts_with("the system dropped 100 "), "{log:?}");
 
         let received = server.pull(Limit::default()).len();
-        assert_eq!(received, 1_000 - first as usize);
+        assert_eq!(received, 1_000 - first);
         flood(&sender, server.address, 1_000);
         server.test.block_on(server.source.close()).unwrap();
-        let lost = server.dropped() - first - 100.0;
-        assert!(lost > 0.0);
+        let lost = server.dropped() - first - 100;
+        assert!(lost > 0);
         let log = warnings(&server.test);
         let reported = format!("the system dropped {lost} ");
         assert!(log.len() == 3 && log[2].starts_with(&reported), "{log:?}");
@@ -148,9 +152,9 @@ fn sockets_with_one_address_count_their_own_datagrams() {
     let mut dropped_or_received = 0;
     for mut server in [one, two] {
         pass(&server.test, Duration::from_secs(1));
-        assert!(server.dropped() > 0.0);
+        assert!(server.dropped() > 0);
         let received = server.pull(Limit { events: 10_000, bytes: 1 << 30 }).len();
-        dropped_or_received += received + server.dropped() as usize;
+        dropped_or_received += received + server.dropped();
     }
     assert_eq!(dropped_or_received, 16 * 250);
 }
@@ -167,13 +171,13 @@ fn datagrams_are_counted_while_socket_has_no_source() {
     pass(&test, Duration::from_secs(1));
     let mut server = Server { source: socket.source().unwrap(), test, address };
     let received = server.pull(Limit::default()).len();
-    assert_eq!(server.dropped() as usize, 100 - received);
+    assert_eq!(server.dropped(), 100 - received);
     // The datagrams that were dropped last are counted with the socket.
     flood(&peer(), address, 100);
     let before = server.dropped();
     let Server { test, source, .. } = server;
     drop((source, socket));
-    assert!(test.metric("datagrams_dropped").unwrap() > before);
+    assert!(dropped(&test) > before);
 }
 
 #[test]
