@@ -106,7 +106,8 @@ fn many_clients_are_served_and_reset_leaves_no_event() {
 
 #[test]
 fn datagrams_dropped_during_a_pause_are_counted_and_reported() {
-    const SENT: u64 = 10_000;
+    // More than the buffer of the socket holds, and less than the queue of the network before it.
+    const SENT: u64 = 640;
     let scene = Scene::new(
         "connectors:
   input:
@@ -134,7 +135,7 @@ links: [input -> output]",
     };
     let line = asked.until_log("the system dropped ");
     assert!(line.contains(&format!(" datagrams for {address}")), "{line}");
-    wait_until(|| dropped(&asked) > SENT * 9 / 10);
+    wait_until(|| dropped(&asked) > SENT / 2);
     asked.json("POST", &format!("{path}/resume"));
     let mut received = 0;
     while received + dropped(&asked) < SENT {
