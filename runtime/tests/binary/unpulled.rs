@@ -3,7 +3,7 @@
 use std::{
     fs::{self, File},
     io::{Read, Write},
-    net::TcpListener,
+    net::{SocketAddr, TcpListener},
     time::{Duration, Instant},
 };
 
@@ -20,7 +20,7 @@ const LONG: Duration = Duration::from_mins(2);
 const ROUNDS: usize = 4;
 
 /// Returns a scene with a flow that follows the files in `logs`, and sends their lines to `address`.
-fn following(address: &str, keys: &str) -> Scene {
+fn following(address: SocketAddr, keys: &str) -> Scene {
     let scene = Scene::new(&format!(
         "connectors:
   input:
@@ -91,7 +91,7 @@ fn received(listener: &TcpListener, count: usize) -> Vec<String> {
 fn files_that_vanish_while_sink_is_down_are_read() {
     // The address is free again once the listener is dropped.
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let asked = start(following(&address.to_string(), ""), &["flow.yaml"]);
+    let asked = start(following(address, ""), &["flow.yaml"]);
     let lines = rotate_and_delete(&asked);
     let listener = TcpListener::bind(address).unwrap();
     assert_eq!(received(&listener, lines.len()), lines);
@@ -102,7 +102,7 @@ fn files_that_vanish_while_sink_is_down_are_read() {
 fn files_that_vanish_while_source_is_paused_are_read() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let asked = start(following(&address.to_string(), ""), &["flow.yaml"]);
+    let asked = start(following(address, ""), &["flow.yaml"]);
     let path = "/v1/flows/flow/connectors/input";
     until_state(&asked, "input", "running");
     asked.json("POST", &format!("{path}/pause"));
@@ -117,13 +117,15 @@ fn files_that_vanish_while_source_is_paused_are_read() {
 #[test]
 fn loss_while_sink_is_down_is_counted_and_shown() {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let mut asked = start(following(&address.to_string(), ", max_open_files: 1"), &["flow.yaml"]);
+    let mut asked = start(following(address, ", max_open_files: 1"), &["flow.yaml"]);
     let logs = asked.path().join("logs");
     fs::write(logs.join("a.log"), "one\n").unwrap();
     until_metric(&asked, "files", 1);
     fs::write(logs.join("b.log"), "12345\n").unwrap();
     until_metric(&asked, "unread_bytes", 10);
-    ["a.log", "b.log"].map(|name| fs::remove_file(logs.join(name)).unwrap());
+    for name in ["a.log", "b.log"] {
+        fs::remove_file(logs.join(name)).unwrap();
+    }
     until_metric(&asked, "bytes_lost", 6);
     until_metric(&asked, "files_lost", 1);
     let line = asked.until_log("bytes of 1 file are lost");
@@ -131,7 +133,8 @@ fn loss_while_sink_is_down_is_counted_and_shown() {
     until_metric(&asked, "problem_lost_files", 1);
     let listener = TcpListener::bind(address).unwrap();
     assert_eq!(received(&listener, 1), ["one"]);
-    let body = until_ready(&asked, 503);
-    assert!(body.contains("6 bytes of 1 file are lost"), "{body}");
+    let input = until_state(&asked, "input", "retrying");
+    assert!(input["error"].to_string().contains("6 bytes of 1 file are lost"), "{input}");
+    until_ready(&asked, 503);
     asked.end();
 }

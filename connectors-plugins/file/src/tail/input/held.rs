@@ -98,7 +98,7 @@ impl Input {
         metadata.is_some()
     }
 
-    /// Closes the file for good. Returns the number of its unread bytes.
+    /// Closes the file permanently. Returns the number of its unread bytes.
     pub(in crate::tail) fn lose(&mut self) -> u64 {
         let unread = self.unread();
         if !self.is_finished() {
