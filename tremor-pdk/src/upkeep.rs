@@ -21,7 +21,7 @@ use crate::{Error, Host, Result, Task, lock};
 /// [`hold`](Upkeep::hold). The task does not wait for the state: while a call holds it, the task omits its work. Therefore
 /// a call that holds the state for a long time has to do the work itself.
 ///
-/// Dropping this value ends the task. Work that is running then ends first, and the state is dropped with the last user.
+/// Dropping this value ends the task and drops the state, or as soon as the current user returns the state.
 ///
 /// ```
 /// # use std::{collections::VecDeque, time::Duration};
@@ -91,6 +91,8 @@ struct Slot<T> {
     state: Option<State<T>>,
     /// `true` if a user of the state has panicked, so that the state may be inconsistent.
     is_poisoned: bool,
+    /// `true` once the [`Upkeep`] was dropped.
+    is_over: bool,
     /// Calls that wait for the state.
     waiting: Vec<Waker>,
 }
@@ -115,7 +117,8 @@ impl Host {
         work: impl FnMut(&mut T) -> Result<()> + Send + 'static,
     ) -> Upkeep<T> {
         let state: State<T> = Box::new((state, Box::new(work)));
-        let slot = Slot { state: Some(state), is_poisoned: false, waiting: Vec::new() };
+        let slot =
+            Slot { state: Some(state), is_poisoned: false, is_over: false, waiting: Vec::new() };
         let shared = Arc::new(Shared(Mutex::new(slot)));
         let task = run(self.clone(), name.to_owned(), interval, shared.clone());
         Upkeep { shared, _task: self.spawn(name, task) }
@@ -186,6 +189,18 @@ impl<T> Upkeep<T> {
     }
 }
 
+impl<T> Drop for Upkeep<T> {
+    fn drop(&mut self) {
+        let state = {
+            let mut slot = lock(&self.shared.0);
+            slot.is_over = true;
+            slot.state.take()
+        };
+        // The executor drops the task, which has a reference to `shared`, only later.
+        drop(state);
+    }
+}
+
 fn poll_hold<T>(shared: &Arc<Shared<T>>, context: &Context<'_>) -> Poll<Result<Held<T>>> {
     let mut slot = lock(&shared.0);
     match take(shared, &mut slot) {
@@ -237,7 +252,9 @@ impl<T> Drop for Held<T> {
     fn drop(&mut self) {
         let waiting = {
             let mut slot = lock(&self.shared.0);
-            slot.state = self.state.take();
+            if !slot.is_over {
+                slot.state = self.state.take();
+            }
             slot.is_poisoned |= thread::panicking();
             std::mem::take(&mut slot.waiting)
         };
@@ -280,6 +297,20 @@ mod tests {
         drop(upkeep);
         pass(&test, 1);
         assert!(shared.upgrade().is_none(), "the task has ended");
+    }
+
+    #[test]
+    fn state_is_dropped_with_handle_or_returned_last() {
+        let test = TestHost::new();
+        for is_held in [false, true] {
+            let state = Arc::new(());
+            let upkeep = test.host().upkeep("state", SECOND, state.clone(), |_| Ok(()));
+            let held = is_held.then(|| held(&test, &upkeep));
+            drop(upkeep);
+            assert_eq!(Arc::strong_count(&state), 1 + usize::from(is_held));
+            drop(held);
+            assert_eq!(Arc::strong_count(&state), 1);
+        }
     }
 
     #[test]
