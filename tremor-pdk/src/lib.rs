@@ -78,6 +78,7 @@ mod tickets;
 #[cfg(feature = "tokio")]
 pub mod tokio;
 pub mod units;
+mod upkeep;
 mod watermarks;
 mod yield_now;
 
@@ -123,6 +124,7 @@ pub use self::{
     splitter::{Found, Input, Splitter, StreamSplitter, WholeMessages},
     tickets::{FailedTicket, TicketProgress, TicketWriter, Tickets},
     units::ChunkBytes,
+    upkeep::{Held, Upkeep},
     watermarks::{Begin, PositionWriter, Progress, Rewind, Watermarks},
     yield_now::yield_now,
 };

@@ -34,6 +34,7 @@ mod scripts;
 mod soak;
 mod tidy;
 mod tools;
+mod vanishing;
 mod workspaces;
 
 use std::process::ExitCode;
@@ -87,6 +88,8 @@ enum Command {
     Faults(Harness<faults::Arguments>),
     /// Stops, slows and silences the peer of a sink in turn, and fails if an event is lost
     Outage(Harness<outage::Arguments>),
+    /// Rotates and deletes files while the peer of a sink is down, and fails if lines are lost
+    Vanishing(Harness<vanishing::Arguments>),
     /// Starts, stops and kills processes of examples/scale-out on a real broker, and fails if records are lost
     ScaleOut(scale_out::Arguments),
     /// Creates an archive with the program, plugins, completions, manual pages, licences and an SBOM
@@ -119,6 +122,7 @@ fn main() -> ExitCode {
         Command::Crash(harness) => harness.run(),
         Command::Faults(harness) => harness.run(),
         Command::Outage(harness) => harness.run(),
+        Command::Vanishing(harness) => harness.run(),
         Command::ScaleOut(arguments) => scale_out::measure(&arguments),
         Command::Dist(arguments) => dist::run(&arguments),
         Command::ManyFlows(harness) => harness.run(),

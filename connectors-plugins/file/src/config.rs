@@ -50,6 +50,9 @@ pub struct Config {
     /// longest time are closed first. Default: 256, or a quarter of the file descriptors that the
     /// process may have if that is less.
     pub max_open_files: Option<NonZeroU32>,
+    /// Maximum number of bytes that deleted files with unread data may take on the disk. The source
+    /// closes deleted files beyond this limit, and counts their unread data as lost. Default: 1 GiB.
+    pub max_deleted_bytes: Option<Size>,
     /// File that stores the acknowledged positions, so that the next run continues after them. A
     /// relative path is resolved against the folder of the flow file.
     #[schemars(extend("x-message-end" = "message_end", "x-exclusive" = "file"))]
@@ -187,6 +190,7 @@ impl Config {
             (!is_read && self.start != Start::Beginning, "start", "read"),
             (!is_read && self.ignore_older.is_some(), "ignore_older", "read"),
             (!is_read && self.max_open_files.is_some(), "max_open_files", "read"),
+            (!is_read && self.max_deleted_bytes.is_some(), "max_deleted_bytes", "read"),
             (!is_read && self.offset, "offset", "read"),
         ];
         if let Some((_, key, doing)) = for_other_mode.iter().find(|(is_wrong, ..)| *is_wrong) {

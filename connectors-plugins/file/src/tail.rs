@@ -8,6 +8,7 @@ mod files;
 mod gauges;
 mod identity;
 mod input;
+mod losses;
 mod many;
 mod names;
 mod open;
@@ -21,11 +22,12 @@ mod search;
 mod settle;
 mod summary;
 mod unreadable;
+mod upkeep;
 mod walk;
 
 use std::{collections::VecDeque, time::Duration};
 
-use tremor_pdk::{Acks, Begin, Blocking, Rewind, Task, prelude::*};
+use tremor_pdk::{Acks, Begin, Blocking, Held, Rewind, Task, Upkeep, prelude::*};
 
 pub(crate) use self::{files::Files, pattern::Pattern};
 use self::{
@@ -39,13 +41,16 @@ use crate::Config;
 /// these pulls reads another file.
 const PULLS: usize = 8;
 
+/// Time between two calls of [`Files::upkeep`].
+const INTERVAL: Duration = Duration::from_secs(1);
+
 /// Reads several files in turn; each pull has data of one file. Each file is a stream. While the
 /// flow processes one chunk, a blocking task reads the next.
 pub struct Tail {
     host: Host,
     poll: Duration,
-    /// The files; `None` while a blocking task reads from them.
-    files: Option<Files>,
+    /// The files. A blocking task that reads from them holds them meanwhile.
+    files: Upkeep<Files>,
     /// The chunk that is being read. If a pull is cancelled, the chunk stays here, so that no data
     /// is lost.
     reading: Option<Blocking<Chunk>>,
@@ -74,7 +79,6 @@ pub(crate) fn is_for_tail(config: &Config) -> bool {
 
 /// Pulls that were read in one blocking task.
 struct Chunk {
-    files: Files,
     ready: VecDeque<(PullInfo, RawBatch)>,
     /// Result of the read that followed these pulls, if that read returned no events.
     last: Option<Result<Next>>,
@@ -86,9 +90,8 @@ impl Chunk {
     /// left to read. May block.
     ///
     /// `waiting` contains the streams of earlier pulls that were not returned yet.
-    fn read(mut files: Files, mut spare: Vec<RawBatch>, waiting: Vec<u64>) -> Self {
-        files.waiting = waiting;
-        files.update_pull_bytes();
+    fn read(files: &mut Files, mut spare: Vec<RawBatch>, waiting: Vec<u64>) -> Self {
+        files.begin_chunk(waiting);
         let (mut ready, mut bytes) = (VecDeque::new(), 0);
         let last = loop {
             let mut batch = spare.pop().unwrap_or_default();
@@ -111,7 +114,7 @@ impl Chunk {
         // the next chunk is read.
         let last =
             last.filter(|it| ready.is_empty() || !matches!(it, Ok(Next::Nothing | Next::Working)));
-        Self { files, ready, last, spare }
+        Self { ready, last, spare }
     }
 }
 
@@ -119,12 +122,12 @@ impl Tail {
     pub(crate) fn new(config: &Config, files: Files, host: Host) -> Self {
         let positions = files.positions.as_ref();
         Self {
-            host,
             poll: config.poll_interval.get(),
             acks: positions.map(Positions::acks),
             pulls: positions.map(Positions::pulls),
             keeper: positions.map(Positions::start),
-            files: Some(files),
+            files: host.upkeep("search", INTERVAL, files, Files::upkeep),
+            host,
             reading: None,
             ready: VecDeque::new(),
             last: None,
@@ -134,14 +137,11 @@ impl Tail {
         }
     }
 
-    /// Starts to read the next chunk, unless a chunk is being read or the result `last` has not
-    /// been returned yet.
-    fn read_on(&mut self) {
-        if let Some(files) = self.files.take_if(|_| self.last.is_none()) {
-            let spare = std::mem::take(&mut self.spare);
-            let waiting = self.ready.iter().map(|(info, _)| info.stream).collect();
-            self.reading = Some(self.host.blocking(move || Chunk::read(files, spare, waiting)));
-        }
+    /// Starts to read the next chunk.
+    fn read_on(&mut self, mut files: Held<Files>) {
+        let spare = std::mem::take(&mut self.spare);
+        let waiting = self.ready.iter().map(|(info, _)| info.stream).collect();
+        self.reading = Some(self.host.blocking(move || Chunk::read(&mut files, spare, waiting)));
     }
 
     /// Waits for the chunk that is being read, if any.
@@ -149,8 +149,8 @@ impl Tail {
         if let Some(reading) = &mut self.reading {
             let chunk = reading.await;
             self.reading = None;
-            let Chunk { files, ready, last, spare } = chunk?;
-            (self.files, self.last) = (Some(files), last);
+            let Chunk { ready, last, spare } = chunk?;
+            self.last = last;
             self.ready.extend(ready);
             self.spare.extend(spare);
         }
@@ -158,8 +158,7 @@ impl Tail {
     }
 
     /// Rewinds the streams with failed pulls, and aborts their incomplete messages.
-    fn rewind(&mut self, batch: &mut RawBatch) {
-        let Some(files) = &mut self.files else { return };
+    fn rewind(&mut self, files: &mut Files, batch: &mut RawBatch) {
         self.last = None;
         for Rewind { stream, from } in self.failed.drain(..) {
             self.ready.retain(|(info, _)| info.stream != stream);
@@ -187,9 +186,9 @@ impl Source for Tail {
     async fn pull(&mut self, batch: &mut RawBatch) -> Result<Pull> {
         loop {
             if self.ready.is_empty() && self.last.is_none() {
-                self.read_on();
-                if self.reading.is_none() && self.files.is_none() {
-                    return Err(Error::unsupported("cannot read: an earlier read failed"));
+                if self.reading.is_none() {
+                    let files = self.files.hold().await?;
+                    self.read_on(files);
                 }
                 self.finish_read().await?;
             }
@@ -209,7 +208,8 @@ impl Source for Tail {
             // Rewind only when no read is in progress: the files belong to the blocking task until
             // then.
             if self.reading.is_none() {
-                self.rewind(batch);
+                let mut files = self.files.hold().await?;
+                self.rewind(&mut files, batch);
                 return Ok(Pull::Idle(Duration::ZERO));
             }
             self.finish_read().await?;
@@ -223,8 +223,14 @@ impl Source for Tail {
                 batch.exchange(&mut filled);
             }
             self.spare.push(filled);
-            // Read the next chunk while the flow processes this one.
-            self.read_on();
+            // Read the next chunk while the flow processes this one, unless a chunk is being read or the result `last`
+            // has not been returned yet.
+            if self.reading.is_none()
+                && self.last.is_none()
+                && let Some(files) = self.files.try_hold()?
+            {
+                self.read_on(files);
+            }
             return Ok(Pull::Events);
         }
         match self.last.take() {
@@ -238,7 +244,7 @@ impl Source for Tail {
     async fn close(&mut self) -> Result<()> {
         self.keeper = None;
         self.finish_read().await?;
-        let Some(mut files) = self.files.take() else { return Ok(()) };
+        let mut files = self.files.hold().await?;
         self.host.blocking(move || files.close()).await?
     }
 }

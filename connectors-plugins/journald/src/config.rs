@@ -142,6 +142,12 @@ impl Config {
         Ok(self)
     }
 
+    /// Returns whether all entries of the journal are read.
+    pub(crate) fn has_no_filter(&self) -> bool {
+        let lists = [&self.units, &self.identifiers, &self.matches];
+        lists.iter().all(|it| it.is_empty()) && self.priority.is_none() && !self.boot
+    }
+
     /// Returns the position at which the first run starts.
     pub(crate) fn start(&self, host: &Host) -> Position {
         let point = match self.since.as_deref() {

@@ -16,6 +16,7 @@ compile_error!("the journald connector needs Linux, because systemd and epoll ex
 mod checkpoint;
 mod config;
 mod entries;
+mod gaps;
 mod point;
 mod positions;
 mod process;

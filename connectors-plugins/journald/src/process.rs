@@ -30,6 +30,8 @@ const LINE: usize = 1_024;
 /// Maximum number of lines that are logged within [`WINDOW`].
 const LINES: u32 = 20;
 const WINDOW: Duration = Duration::from_secs(10);
+/// Part of the hint of `journalctl` that the user may not read all entries.
+const RESTRICTED: &str = "not seeing messages from other users";
 /// Messages of `journalctl` about invalid arguments, which a retry cannot fix, each with the
 /// remedy.
 const FINAL: [(&str, &str); 2] = [
@@ -81,6 +83,11 @@ impl Process {
         self.stdout.poll_read_with(context, |pipe| {
             entries.fill(|space| Ok(rustix::io::read(pipe, space)?))
         })
+    }
+
+    /// Returns whether the process has reported that it may not read all entries.
+    pub(crate) fn is_restricted(&self) -> bool {
+        self.messages.is_restricted
     }
 
     /// Logs the messages that the process has written to its standard error.
@@ -199,12 +206,14 @@ struct Messages {
     line: Vec<u8>,
     /// The last complete line.
     last: String,
+    /// `true` after the hint that the user may not read all entries.
+    is_restricted: bool,
 }
 
 impl Messages {
     fn new(host: &Host) -> Self {
         let log = host.limited_log(LINES, WINDOW);
-        Self { log, line: Vec::new(), last: String::new() }
+        Self { log, line: Vec::new(), last: String::new(), is_restricted: false }
     }
 
     fn push(&mut self, bytes: &[u8]) {
@@ -224,6 +233,7 @@ impl Messages {
             let escape =
                 |c: char| if c.is_control() { c.escape_default().to_string() } else { c.into() };
             self.last = text.chars().map(escape).collect();
+            self.is_restricted |= self.last.contains(RESTRICTED);
             info!(self.log, "journalctl: {}", self.last);
             self.line.clear();
         }

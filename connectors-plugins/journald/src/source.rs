@@ -16,6 +16,7 @@ use tremor_pdk::{
 use crate::{
     Config,
     entries::{Entries, cursor},
+    gaps::SequenceNumbers,
     point::{Point, Position},
     positions::{Kept, Positions, STREAM},
     process::{Process, cursor_of},
@@ -26,6 +27,9 @@ const ORIGIN: &str = "journald";
 
 /// Number of reads in a row before the source yields to other tasks.
 const TURNS: usize = 16;
+
+/// Period in which at most one line of the same kind is logged.
+const LOGGED_EVERY: Duration = Duration::from_mins(1);
 
 type Starting = Pin<Box<dyn Future<Output = Result<Process>> + Send>>;
 
@@ -57,6 +61,10 @@ pub struct JournalSource {
     kept: Option<Kept>,
     truncated: Counter,
     log: LimitedLog,
+    /// Sequence numbers of the entries that were read; `None` if not all entries of the journal are read.
+    numbers: Option<SequenceNumbers>,
+    missing: Counter,
+    missing_log: LimitedLog,
 }
 
 /// Events for which a pull waits.
@@ -80,7 +88,18 @@ impl JournalSource {
             "entries_truncated",
             "Entries of the journal that were longer than `max_entry_bytes`.",
         );
+        let mut numbers = config.has_no_filter().then(SequenceNumbers::default);
+        if let (Some(numbers), Some(known)) = (&mut numbers, cursor_of(&start)) {
+            numbers.add(Some(&known));
+        }
+        let missing = host.counter(
+            "entries_missing",
+            "Entries that were not in the journal any more, so that they were not read.",
+        );
         Self {
+            numbers,
+            missing,
+            missing_log: host.limited_log(1, LOGGED_EVERY),
             config,
             stage: Stage::Reading(process),
             entries: Entries::new(max_entry, host.memory()),
@@ -90,7 +109,7 @@ impl JournalSource {
             resume,
             kept: positions.map(Positions::keep),
             truncated,
-            log: host.limited_log(1, Duration::from_mins(1)),
+            log: host.limited_log(1, LOGGED_EVERY),
             host,
         }
     }
@@ -112,6 +131,9 @@ impl JournalSource {
                 Stage::Ending(ending) => self.stage = Stage::Ended(ending.await?),
                 Stage::Ended(_) => return Ok(()),
                 Stage::Reading(process) => {
+                    if process.is_restricted() {
+                        self.numbers = None;
+                    }
                     if self.entries.first().is_some() {
                         if skip_known(&mut self.entries, &mut self.known) {
                             continue;
@@ -168,18 +190,22 @@ fn skip_known(entries: &mut Entries, known: &mut Option<Arc<str>>) -> bool {
     is_known
 }
 
-/// Calls `push` with each buffered entry and the position after it, within `limit`.
+/// Calls `push` with each buffered entry and the position after it, within `limit`. Returns the number of entries that
+/// are missing in the journal before them.
 fn add(
     entries: &mut Entries,
     limit: Limit,
     position: &mut Position,
+    numbers: &mut Option<SequenceNumbers>,
     mut push: impl FnMut(&[u8], &Position),
-) {
-    let (mut count, mut bytes) = (0, 0);
+) -> u64 {
+    let (mut count, mut bytes, mut missing) = (0, 0, 0);
     while count < limit.events && bytes < limit.bytes {
         let Some(entry) = entries.first() else { break };
+        let cursor = cursor(entry);
+        missing += numbers.as_mut().map_or(0, |numbers| numbers.add(cursor));
         // An entry without a cursor is read again together with the entries before it.
-        if let Some(cursor) = cursor(entry) {
+        if let Some(cursor) = cursor {
             position.point = Point::Cursor(cursor.into());
         }
         position.read += entry.len() as u64;
@@ -188,6 +214,7 @@ fn add(
         count += 1;
         entries.remove_first();
     }
+    missing
 }
 
 impl Source for JournalSource {
@@ -204,6 +231,7 @@ impl Source for JournalSource {
         let limit = batch.limit();
         let has_entry = self.entries.first().is_some();
         let marks = self.kept.as_ref().map(|kept| kept.marks.clone());
+        let mut missing = 0;
         if let Some(marks) = &marks {
             match marks.begin(batch) {
                 Begin::Rewind(streams) => {
@@ -211,17 +239,27 @@ impl Source for JournalSource {
                     return Ok(Pull::Idle(Duration::ZERO));
                 }
                 Begin::Write(mut writer) if has_entry => {
-                    add(&mut self.entries, limit, &mut self.position, |entry, position| {
+                    let push = |entry: &[u8], position: &Position| {
                         writer.push_message(STREAM, position.clone(), entry);
-                    });
+                    };
+                    let (position, numbers) = (&mut self.position, &mut self.numbers);
+                    missing = add(&mut self.entries, limit, position, numbers, push);
                 }
                 Begin::Write(_) => {}
             }
         } else if has_entry {
-            add(&mut self.entries, limit, &mut self.position, |entry, _| {
-                batch.stream(STREAM).push_message(entry);
-            });
+            let push = |entry: &[u8], _: &Position| batch.stream(STREAM).push_message(entry);
+            let (position, numbers) = (&mut self.position, &mut self.numbers);
+            missing = add(&mut self.entries, limit, position, numbers, push);
             *lock(&self.resume) = self.position.clone();
+        }
+        if missing > 0 {
+            self.missing.add(missing);
+            warn!(
+                self.missing_log,
+                "{missing} entries are missing in the journal: journald probably deleted them before they were read; \
+                 raise `SystemMaxUse` in `journald.conf` if the flow has to wait for long"
+            );
         }
         if has_entry {
             batch.set_origin(ORIGIN);

@@ -344,6 +344,33 @@ fn long_entry_is_truncated_and_counted() -> Result<()> {
 }
 
 #[test]
+fn entries_that_journald_has_deleted_are_counted_and_reported() -> Result<()> {
+    for (keys, hint, missing) in [
+        ("", None, 4.0),
+        (r#", "units": ["a"]"#, None, 0.0),
+        (
+            "",
+            Some("Hint: You are currently not seeing messages from other users and the system."),
+            0.0,
+        ),
+    ] {
+        let scene = Scene::new(0);
+        let cursors = ["s=a;i=9", "s=a;i=a", "s=a;i=f"];
+        scene.set(cursors.map(|cursor| format!(r#"{{"__CURSOR":"{cursor};b=1"}}"#)));
+        if let Some(hint) = hint {
+            fs::write(scene.path("hint"), format!("{hint}\n")).unwrap();
+        }
+        let batches = scene.connect(&format!("{ONCE}{keys}"))?.pull_all()?;
+        assert_eq!(batches.iter().map(Batch::len).sum::<usize>(), 3);
+        assert_eq!(scene.host.metric("entries_missing"), Some(missing), "{keys} {hint:?}");
+        let log = scene.host.log();
+        let is_reported = log.iter().any(|(_, line)| line.starts_with("4 entries are missing "));
+        assert_eq!(is_reported, missing > 0.0, "{log:?}");
+    }
+    Ok(())
+}
+
+#[test]
 fn connector_passes_conformance_checks() {
     let scene = Scene::new(2_000);
     let command = scene.path("journalctl").display().to_string();

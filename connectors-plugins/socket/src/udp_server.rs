@@ -15,7 +15,7 @@ use std::net::UdpSocket;
 use rustix::net::sockopt;
 use tremor_pdk::{
     NoSink,
-    net::{self, Address, Datagrams},
+    net::{self, Address, DatagramSocket, Datagrams},
     prelude::*,
     units::Size,
 };
@@ -40,8 +40,9 @@ pub struct Config {
 pub struct UdpServer {
     config: Config,
     context: ComponentContext,
-    /// The socket. Kept when the runtime reconnects, so that no other process can take the address.
-    socket: Option<UdpSocket>,
+    /// The socket. Kept when the runtime reconnects, so that no other process can take the address, and datagrams that
+    /// the system drops meanwhile are counted.
+    socket: Option<DatagramSocket>,
 }
 
 impl Component for UdpServer {
@@ -89,11 +90,10 @@ impl Connector for UdpServer {
                     self.set_receive_buffer(&socket, size)?;
                 }
                 tremor_pdk::info!(self.context, "listens on {}", socket.local_addr()?);
-                socket
+                DatagramSocket::new(&self.context, socket)
             }
         };
-        let socket = self.socket.insert(socket).try_clone()?;
-        Datagrams::new(&self.context, socket).map(Halves::source)
+        self.socket.insert(socket).source().map(Halves::source)
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub mod ask;
 pub mod forward;
+pub mod letters;
 pub mod listen;
 pub mod mailbox;
 pub mod objects;
@@ -9,7 +10,7 @@ pub mod read_once;
 pub mod spool;
 
 tremor_pdk::export! {
-    connectors: [forward::Forward, listen::Listen],
+    connectors: [forward::Forward, letters::Letters, listen::Listen],
     sources: [mailbox::Mailbox, read_once::ReadOnce],
     sinks: [objects::Objects, spool::Spool],
 }

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Maximum time to wait for a condition. Longer than these tests take.
-const LONG: Duration = Duration::from_mins(2);
+pub(crate) const LONG: Duration = Duration::from_mins(2);
 
 /// A running process with an admin API.
 pub(crate) struct Asked {

@@ -67,5 +67,6 @@ mod telemetry;
 mod text;
 mod tls;
 mod tokio;
+mod unpulled;
 mod verify;
 mod waiting;

@@ -3,10 +3,17 @@
 use std::{
     fs,
     io::Write,
-    net::{Shutdown, TcpStream},
+    net::{Shutdown, TcpStream, UdpSocket},
+    time::Instant,
 };
 
-use crate::{peer::free_address, running::Running, support::workspace, tremor::Scene};
+use crate::{
+    api::{Asked, LONG, start},
+    peer::{free_address, wait_until},
+    running::Running,
+    support::workspace,
+    tremor::Scene,
+};
 
 /// Returns a flow of the folder `examples` with the plugin folder of these tests.
 pub(crate) fn example_flow(name: &str) -> String {
@@ -95,4 +102,45 @@ fn many_clients_are_served_and_reset_leaves_no_event() {
     let run = server.end();
     run.expect(0, &[]);
     assert_eq!(run.stdout, "", "half a line is not an event");
+}
+
+#[test]
+fn datagrams_dropped_during_a_pause_are_counted_and_reported() {
+    // More than the buffer of the socket holds, and less than the queue of the network before it.
+    const SENT: u64 = 640;
+    let scene = Scene::new(
+        "connectors:
+  input:
+    type: udp_server
+    codec: string
+    config: { listen: '127.0.0.1:0', receive_buffer: 64KiB }
+  output: { type: stdio, codec: string, postprocessors: [lines] }
+links: [input -> output]",
+    );
+    let mut asked = start(scene, &["flow.yaml"]);
+    let address = asked.listens();
+    let path = "/v1/flows/flow/connectors/input";
+    asked.json("POST", &format!("{path}/pause"));
+    asked.until(path, |it| it["state"] == "paused");
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for _ in 0..SENT {
+        sender.send_to(&[b'x'; 1_000], &address).unwrap();
+    }
+    let name =
+        "tremor_plugin_udp_server_datagrams_dropped_total{flow=\"flow\",component=\"input\"} ";
+    let dropped = |asked: &Asked| {
+        let (_, metrics) = asked.request("GET", "/metrics");
+        let count = metrics.lines().find_map(|line| line.strip_prefix(name));
+        count.unwrap().parse::<u64>().unwrap()
+    };
+    let line = asked.until_log("the system dropped ");
+    assert!(line.contains(&format!(" datagrams for {address}")), "{line}");
+    wait_until(|| dropped(&asked) > SENT / 2);
+    asked.json("POST", &format!("{path}/resume"));
+    let mut received = 0;
+    while received + dropped(&asked) < SENT {
+        asked.event_until(Instant::now() + LONG).unwrap();
+        received += 1;
+    }
+    asked.end();
 }

@@ -160,11 +160,12 @@ impl Connections {
         self
     }
 
-    /// Calls `renew` every `interval` while the source is pulled. If `renew` returns a listener, that listener replaces
-    /// the current listener.
+    /// Calls `renew` every `interval`, whether or not the source is pulled, on a thread for blocking work. If `renew`
+    /// returns a listener, that listener replaces the current listener.
     ///
-    /// A listener is replaced only while no connection waits at it. Open connections stay open. Use this for a listener
-    /// whose address another process can take over, such as the path of a Unix domain socket.
+    /// A pull replaces a listener while no connection waits at it. Open connections stay open. Until the replacement,
+    /// clients can connect to the new listener, and wait there. Use this for a listener whose address another process
+    /// can take over, such as the path of a Unix domain socket.
     #[must_use]
     pub fn with_renewal(
         mut self,
@@ -175,11 +176,11 @@ impl Connections {
         self
     }
 
-    /// Replaces the listener if a replacement is due. A listener with waiting connections is replaced later, because
+    /// Replaces the listener if a new one is prepared. A listener with waiting connections is replaced later, because
     /// closing the listener would reset these connections.
     fn renew(&mut self) -> Result<()> {
-        let Some(renewal) = &mut self.renewal else { return Ok(()) };
-        if !renewal.is_due(&self.host) || self.acceptor.has_waiting() || !renewal.prepare() {
+        let is_prepared = self.renewal.as_ref().is_some_and(Renewal::is_prepared);
+        if !is_prepared || self.acceptor.has_waiting() {
             return Ok(());
         }
         // A client may have connected before the new listener took over the address.
@@ -187,7 +188,7 @@ impl Connections {
         if self.acceptor.has_waiting() {
             return Ok(());
         }
-        if let Some(listener) = self.renewal.as_mut().and_then(Renewal::take) {
+        if let Some(listener) = self.renewal.as_ref().and_then(Renewal::take) {
             ioctl_fionbio(listener.descriptor(), true).map_err(io::Error::from)?;
             self.poller.add(listener.descriptor(), LISTENER).map_err(io::Error::from)?;
             // Closing the old listener removes it from the poller.
@@ -337,16 +338,18 @@ impl Connections {
         self.open.len() < self.limits.max_connections && self.acceptor.may_accept()
     }
 
-    /// Waits until a connection may have data, a connection may be waiting, or a timer has expired.
+    /// Waits until a connection may have data, a connection may be waiting, a timer has expired, or a new listener is
+    /// prepared.
     async fn wait(&mut self) -> Result<()> {
         if !self.ready.is_empty() || self.may_accept() {
             return Ok(());
         }
-        let renewal = self.renewal.as_ref().map(Renewal::timer);
+        // While a connection waits at the listener, the listener is not replaced.
+        let renewal = self.renewal.as_ref().filter(|_| !self.acceptor.has_waiting());
         poll_fn(|context| {
             if self.acceptor.poll(context).is_ready()
                 || self.idle.poll(context).is_ready()
-                || renewal.is_some_and(|timer| timer.poll(context).is_ready())
+                || renewal.is_some_and(|renewal| renewal.poll(context).is_ready())
             {
                 return Poll::Ready(Ok(()));
             }

@@ -83,6 +83,6 @@ pub use self::{
     link::Link,
     origin::{peer_origin, server_origin, socket_origin},
     stream::{StreamSocket, TcpStream, UnixStream},
-    udp::{DatagramSink, Datagrams, UdpSocket},
+    udp::{DatagramSink, DatagramSocket, Datagrams, UdpSocket},
     within::within,
 };

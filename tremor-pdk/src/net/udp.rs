@@ -7,6 +7,7 @@ use std::{
     io,
     net::{SocketAddr, UdpSocket as StdUdpSocket},
     os::fd::AsRawFd,
+    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -17,7 +18,7 @@ use rustix::{
 use tremor_abi::host::Interest;
 
 pub use self::sink::DatagramSink;
-use super::{drops::Drops, peer_origin};
+use super::{drops::Counting, peer_origin};
 use crate::{
     Counter, Descriptors, Error, Host, Origin, Pull, RawBatch, Registered, Result, Source,
     host::Watch,
@@ -93,30 +94,60 @@ impl UdpSocket {
     }
 }
 
+/// A socket that receives datagrams for a source.
+///
+/// Datagrams that the operating system drops, because the buffer of the socket is full, are counted in the metric
+/// `datagrams_dropped` and logged once a minute, as long as this value or one of its sources exists. A connector keeps
+/// this value while it has no connection, so that the address stays bound and no dropped datagram is missed.
+pub struct DatagramSocket {
+    // Must be dropped before the socket.
+    drops: Arc<Counting>,
+    socket: StdUdpSocket,
+    host: Host,
+}
+
+impl DatagramSocket {
+    /// Creates a socket from a socket of the standard library. Call this only while the component connects, because a
+    /// task is started.
+    pub fn new(host: &Host, socket: StdUdpSocket) -> Self {
+        let drops = Arc::new(Counting::start(host, &socket));
+        Self { drops, socket, host: host.clone() }
+    }
+
+    /// Returns the source of the socket. Two sources of a socket would each get some of the datagrams.
+    ///
+    /// # Errors
+    /// Returns an error if the process has no file descriptor left, or the host cannot wait for the socket.
+    pub fn source(&self) -> Result<Datagrams> {
+        let socket = self.socket.try_clone()?;
+        socket.set_nonblocking(true)?;
+        let watch = self.host.watch(socket.as_raw_fd(), Interest::READABLE)?;
+        let failures = self
+            .host
+            .counter("receive_errors", "Errors of the network, such as unreachable hosts.");
+        Ok(Datagrams { drops: self.drops.clone(), socket, watch, sender: None, failures })
+    }
+}
+
 /// The source of a socket for datagrams. Each datagram is a message whose origin is the address of its sender.
 pub struct Datagrams {
+    // Must be dropped before the socket.
+    drops: Arc<Counting>,
     socket: StdUdpSocket,
     watch: Watch,
     /// The sender of the last datagram, and the origin of its data. The pair is kept because the next datagram usually
     /// has the same sender.
     sender: Option<(SocketAddrAny, Origin)>,
     failures: Counter,
-    drops: Drops,
-    host: Host,
 }
 
 impl Datagrams {
-    /// Creates the source of a socket.
+    /// Creates the source of a socket: see [`DatagramSocket`].
     ///
     /// # Errors
-    /// Returns an error if the host cannot wait for the socket.
+    /// Returns the errors of [`DatagramSocket::source`].
     pub fn new(host: &Host, socket: StdUdpSocket) -> Result<Self> {
-        socket.set_nonblocking(true)?;
-        let watch = host.watch(socket.as_raw_fd(), Interest::READABLE)?;
-        let failures =
-            host.counter("receive_errors", "Errors of the network, such as unreachable hosts.");
-        let drops = Drops::new(host, &socket);
-        Ok(Self { socket, watch, sender: None, failures, drops, host: host.clone() })
+        DatagramSocket::new(host, socket).source()
     }
 
     /// Reads datagrams until the batch is full or none is left.
@@ -189,7 +220,6 @@ impl Source for Datagrams {
         loop {
             self.read(batch)?;
             if !batch.is_empty() {
-                self.drops.count_periodically(&self.host);
                 return Ok(Pull::Events);
             }
             poll_fn(|context| self.watch.poll_ready(context)).await?;
@@ -197,12 +227,11 @@ impl Source for Datagrams {
     }
 
     async fn close(&mut self) -> Result<()> {
-        self.drops.count();
-        Ok(())
+        self.drops.complete().await
     }
 }
 
-shows! { Datagrams { socket } }
+shows! { Datagrams { socket } DatagramSocket { socket } }
 
 #[cfg(all(test, feature = "testing"))]
 mod tests;

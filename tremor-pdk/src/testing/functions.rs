@@ -122,7 +122,8 @@ unsafe extern "C" fn metric(
     let metrics = &mut unsafe { world(context) }.lock().metrics;
     let number = metrics.iter().position(|metric| metric.name == name.as_str());
     let number = number.unwrap_or_else(|| {
-        metrics.push(Metric { kind, name: name.into(), help: String::new(), value: 0.0 });
+        let (help, value, records) = (String::new(), 0.0, 0);
+        metrics.push(Metric { kind, name: name.into(), help, value, records });
         metrics.len() - 1
     });
     metrics[number].help = help.into();
@@ -133,6 +134,7 @@ unsafe extern "C" fn record(context: *const (), number: u32, value: f64) {
     // SAFETY: see `retain`.
     let metrics = &mut unsafe { world(context) }.lock().metrics;
     let Some(metric) = metrics.get_mut(number as usize) else { return };
+    metric.records += 1;
     match metric.kind {
         MetricKind::COUNTER => metric.value += value,
         MetricKind::HISTOGRAM => metric.value += 1.0,

@@ -76,6 +76,8 @@ pub(super) struct Metric {
     pub(super) name: String,
     pub(super) help: String,
     pub(super) value: f64,
+    /// Number of times that the metric was recorded.
+    pub(super) records: u64,
 }
 
 impl State {
@@ -145,7 +147,7 @@ impl World {
         match self.next_timer() {
             Some(deadline) => {
                 self.advance_to(deadline);
-                Step::Worked
+                Step::TimePassed
             }
             None if wakeup.wait(patience) => Step::Woken,
             None => Step::Waited,

@@ -100,6 +100,12 @@ impl Client {
         &self.queue.records
     }
 
+    /// Returns whether fetched records wait in the queue.
+    pub(super) fn has_records(&self) -> bool {
+        // SAFETY: the queue is valid.
+        unsafe { sys::rd_kafka_queue_length(self.queue.handle.as_ptr()) > 0 }
+    }
+
     /// Forwards the records of a partition to the queue of all records. Must be called before each assignment
     /// of the partition, because librdkafka removes the forwarding when it releases the partition.
     ///

@@ -398,10 +398,6 @@ impl Member {
             if now < self.next_commit {
                 return;
             }
-            let lag = state
-                .partitions
-                .lag(|(topic, partition)| client.cached_watermarks(topic, *partition));
-            self.shared.meters.set_lag(lag);
             state.partitions.uncommitted()
         };
         self.next_commit = now + self.shared.settings.commit_interval;

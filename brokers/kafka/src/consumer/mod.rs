@@ -14,6 +14,7 @@ mod client;
 mod config;
 mod connect;
 mod context;
+mod lag;
 mod member;
 mod partitions;
 mod record;

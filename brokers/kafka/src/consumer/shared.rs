@@ -38,6 +38,8 @@ pub(super) struct State {
     pub(super) records: Records,
     /// Error that the next pull returns.
     pub(super) failed: Option<Error>,
+    /// Number of polls of pulls, which shows whether the source is pulled.
+    pub(super) pulls: u64,
 }
 
 /// Metrics of the consumer.
@@ -88,8 +90,13 @@ impl Shared {
         let meters = Meters::new(&host);
         let partitions = Partitions::default();
         let watermarks = partitions.watermarks().clone();
-        let state =
-            State { client: Some(client), partitions, records: Records::default(), failed: None };
+        let state = State {
+            client: Some(client),
+            partitions,
+            records: Records::default(),
+            failed: None,
+            pulls: 0,
+        };
         Self { host, settings, meters, watermarks, state: Mutex::new(state) }
     }
 

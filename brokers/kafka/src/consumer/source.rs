@@ -7,10 +7,11 @@ use std::{
 };
 
 use rdkafka::{consumer::Consumer, types::RDKafkaErrorCode};
-use tremor_pdk::{Acks, Begin, PositionWriter, Raw, Task, prelude::*};
+use tremor_pdk::{Acks, Begin, PositionWriter, Raw, Task, Upkeep, prelude::*};
 
 use super::{
     client::Record,
+    lag::Lag,
     member::commit_now,
     partitions::Index,
     record,
@@ -25,15 +26,19 @@ pub struct Records {
     shared: Arc<Shared>,
     /// Task of the group member; `None` once the connection has ended.
     member: Option<Task>,
+    /// Task that updates the metric `lag`; `None` once the connection has ended.
+    lag: Option<Upkeep<Lag>>,
 }
 
 impl Records {
     pub(super) fn new(shared: Arc<Shared>, member: Task) -> Self {
-        Self { shared, member: Some(member) }
+        let lag = Some(Lag::start(&shared));
+        Self { shared, member: Some(member), lag }
     }
 
     fn end(&mut self) {
         self.member = None;
+        self.lag = None;
         self.shared.end();
     }
 }
@@ -85,6 +90,7 @@ impl std::fmt::Debug for Records {
 
 fn poll_pull(shared: &Shared, context: &Context<'_>, batch: &mut RawBatch) -> Poll<Result<()>> {
     let mut state = shared.state();
+    state.pulls = state.pulls.wrapping_add(1);
     loop {
         if let Some(error) = state.failed.take() {
             return Poll::Ready(Err(error));
@@ -121,7 +127,7 @@ fn fill(
     state: &mut State,
     mut writer: PositionWriter<'_, i64, Raw>,
 ) -> Result<()> {
-    let State { client, partitions, records, failed } = state;
+    let State { client, partitions, records, failed, .. } = state;
     let mut run: Option<Run> = None;
     let mut result = Ok(());
     while result.is_ok() && !writer.is_full() {

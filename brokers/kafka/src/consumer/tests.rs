@@ -1,4 +1,8 @@
-use std::{future::poll_fn, sync::Arc, time::Duration};
+use std::{
+    future::poll_fn,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use rdkafka::{
     ClientConfig, Offset, TopicPartitionList,
@@ -89,12 +93,17 @@ fn broker() -> MockCluster<'static, DefaultProducerContext> {
     broker
 }
 
-/// Writes `count` records to the topic.
+/// Writes `count` short records to the topic.
 fn write(broker: &MockCluster<'_, DefaultProducerContext>, count: usize) {
+    write_each(broker, count, "1");
+}
+
+/// Writes `count` records with the same payload to the topic.
+fn write_each(broker: &MockCluster<'_, DefaultProducerContext>, count: usize, payload: &str) {
     let producer: BaseProducer =
         ClientConfig::new().set("bootstrap.servers", broker.bootstrap_servers()).create().unwrap();
     for _ in 0..count {
-        producer.send(BaseRecord::<(), _>::to("t").partition(0).payload("1")).unwrap();
+        producer.send(BaseRecord::<(), _>::to("t").partition(0).payload(payload)).unwrap();
     }
     producer.flush(Duration::from_mins(1)).unwrap();
 }
@@ -112,6 +121,27 @@ fn pull(connection: &mut Connection, count: usize) {
         pulled += connection.pull().unwrap().1.len();
     }
     assert_eq!(pulled, count);
+}
+
+#[test]
+fn lag_is_true_while_source_is_not_pulled() {
+    let (broker, host) = (broker(), TestHost::new());
+    let brokers = broker.bootstrap_servers();
+    // A single record exceeds `prefetch`, so that the client fetches no more records.
+    let config = format!(
+        r#"{{ "brokers": ["{brokers}"], "topics": ["t"], "group": "g", "prefetch": "1KiB" }}"#
+    );
+    let connection = host.connect::<KafkaConsumer>(&config).unwrap();
+    let payload = "x".repeat(4 << 10);
+    for lag in [1.0, 2.0, 3.0] {
+        write_each(&broker, 1, &payload);
+        let start = Instant::now();
+        while host.metric("lag") != Some(lag) {
+            host.block_on(host.host().sleep(Duration::from_secs(1)));
+            assert!(start.elapsed() < Duration::from_mins(1), "{:?}", host.metric("lag"));
+        }
+    }
+    connection.stop().unwrap();
 }
 
 /// Makes every third fetch fail with `error`, `times` times. The mock broker, unlike a real one,

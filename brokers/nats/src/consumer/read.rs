@@ -33,6 +33,8 @@ const PAUSE: Duration = Duration::from_millis(250);
 const MAX_REJECTIONS: u32 = 20;
 /// Maximum number of messages that are taken from the client at once.
 const CHUNK: usize = 256;
+/// Interval in which at most one line about dropped messages is logged.
+const LOGGED_EVERY: Duration = Duration::from_mins(1);
 /// Maximum wait for each chunk of requested messages while the reader ends.
 const CHUNK_WAIT: Duration = Duration::from_millis(100);
 /// Maximum wait for all requested messages together while the reader ends.
@@ -257,11 +259,19 @@ pub(super) async fn core(
     let waiting = (subscribers.len() * SUBSCRIPTION_CAPACITY) as u64;
     let mut messages = select_all(subscribers).ready_chunks(CHUNK);
     let statistics = client.nats.statistics();
+    let log = host.limited_log(1, LOGGED_EVERY);
+    let count_dropped = |count: u64| {
+        dropped.add(count);
+        tremor_pdk::warn!(
+            log,
+            "dropped messages, because they arrive faster than the flow reads them; the metric `dropped` counts them"
+        );
+    };
     let (mut taken, mut missed) = (trips, 0);
     let mut miss = |taken: u64, waiting: u64| {
         let all = statistics.in_messages.load(Relaxed).saturating_sub(taken + waiting);
         if all > missed {
-            dropped.add(all - missed);
+            count_dropped(all - missed);
             missed = all;
         }
     };
@@ -289,7 +299,7 @@ pub(super) async fn core(
         let rejected = chunk.into_iter().map(|message| backlog.add(message)).filter(|added| !added);
         let rejected = rejected.count() as u64;
         if rejected > 0 {
-            dropped.add(rejected);
+            count_dropped(rejected);
         }
     }
     // Pass the messages that were received before the connection ended to the flow.
@@ -298,7 +308,7 @@ pub(super) async fn core(
 }
 
 /// Interval at which the state of the consumer is requested.
-const WATCH_INTERVAL: Duration = Duration::from_secs(5);
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Regularly requests the state of the consumer, updates the metrics about it, and stores its acknowledged position.
 /// The state covers all readers of the consumer.

@@ -289,6 +289,7 @@ fn dropped_core_messages_are_counted_and_others_read() {
     assert!((dropped() - missing).abs() < 0.5 && missing > 0.0, "{} of {missing}", dropped());
     let (status, log) = running.stop();
     assert!(status.success(), "{log}");
+    assert!(log.contains("dropped messages, because they arrive faster"), "{log}");
 }
 
 #[test]

@@ -14,13 +14,13 @@ use tremor_pdk::info;
 use super::{
     checkpoint::Entry,
     files::Files,
-    identity::{Ending, FIRST_BYTES, first},
+    identity::{Ending, FIRST_BYTES, file_id, first},
     input::{Input, unsupported},
     names::{keys, originals},
     packed,
     pattern::Pattern,
     predecessors::{Deferral, Predecessor},
-    results::Found,
+    results::{Found, stamp},
     settle::entry,
 };
 use crate::compression::{Detected, MAGIC_BYTES};
@@ -51,7 +51,7 @@ enum Original {
 /// Start of a new file.
 struct Start {
     first: Vec<u8>,
-    file: File,
+    file: Arc<File>,
     is_compressed: bool,
 }
 
@@ -160,15 +160,16 @@ impl Files {
         };
         match original {
             Original::None => {
+                let added = self.add_file(found, now_ns);
                 self.deferred.remove(&found.file_id);
-                self.add_file(found, now_ns).map(|_| ())
+                added.map(|_| ())
             }
             Original::Later => {
                 self.deferral(found, now_ns);
                 Ok(())
             }
             Original::Is(at, position, endings) => {
-                let file = Arc::new(File::open(&found.path)?);
+                let file = self.open_found(found)?;
                 let stream = self.new_stream();
                 let path = found.path.clone();
                 let mut input = Input::new(stream, path, file, 0, &self.options, &self.open)?;
@@ -200,7 +201,7 @@ impl Files {
         if inputs.is_empty() && predecessors.is_empty() {
             return Ok(Original::None);
         }
-        let Some(start) = self.start(&found.path)? else {
+        let Some(start) = self.start(&found.path, self.open_found(found)?)? else {
             return Ok(self.later(found, now_ns, false));
         };
         let mut longest = None;
@@ -238,12 +239,17 @@ impl Files {
         if let Some((at, position, endings)) = longest {
             return Ok(Original::Is(at, position, endings));
         }
-        let is_original = |it: &&mut Input| {
-            inputs.contains(&it.stream) && it.is_plain() && it.identity.is_start(&start.first)
-        };
         let is_plain = !start.is_compressed;
-        let (mut is_possible, mut is_ending) = (false, false);
-        for original in self.inputs.iter_mut().filter(is_original) {
+        let (mut is_possible, mut is_ending, mut is_held) = (false, false, true);
+        for original in &mut self.inputs {
+            if !inputs.contains(&original.stream) || original.is_compressed() {
+                continue;
+            }
+            // The file may have been empty at the last check.
+            let _ = original.grow();
+            if !original.identity.is_start(&start.first) {
+                continue;
+            }
             // A silent file is polled rarely, but the truncation after a copy has to be detected
             // soon.
             original.poll_at_ns = 0;
@@ -254,11 +260,19 @@ impl Files {
                 Some(_) if original.gone_since_ns.is_none() => is_possible = true,
                 // The original becomes a predecessor when it was read to its end, or when its next
                 // read shows that it was truncated.
-                _ => is_ending = true,
+                length => {
+                    is_ending = true;
+                    is_held &= length.is_some() && original.is_open();
+                }
             }
         }
         if is_ending {
-            let deferred_ns = now_ns.saturating_sub(self.deferral(found, now_ns).since_ns);
+            let deferral = self.deferral(found, now_ns);
+            if is_held {
+                // The original has the data of the copy.
+                deferral.file = None;
+            }
+            let deferred_ns = now_ns.saturating_sub(deferral.since_ns);
             let is_over = is_plain && deferred_ns >= REMEMBERED_NS;
             return Ok(if is_over { Original::None } else { Original::Later });
         }
@@ -280,19 +294,56 @@ impl Files {
 
     /// Returns the state of the file `found`, which is not read yet.
     fn deferral(&mut self, found: &Found, now_ns: u64) -> &mut Deferral {
-        let Found { file_id, stamp, .. } = found;
-        let new = || Deferral::new(*stamp, now_ns);
-        let deferral = self.deferred.entry(*file_id).or_insert_with(new);
+        let Found { file_id: id, stamp, path, .. } = found;
+        let has_capacity = self.has_capacity();
+        let deferral = self.deferred.entry(*id).or_insert_with(|| Deferral::new(found, now_ns));
         if deferral.stamp != *stamp {
             (deferral.stamp, deferral.changed_at_ns) = (*stamp, now_ns);
+        }
+        deferral.path.clone_from(path);
+        if deferral.file.is_none() && has_capacity {
+            let file = File::open(path)
+                .ok()
+                .filter(|it| it.metadata().is_ok_and(|it| file_id(&it) == *id));
+            deferral.file = file.map(|file| self.open.open(file.into()));
         }
         deferral
     }
 
+    /// Opens a file that was found. The file of a deferral is open, and may have no name any more.
+    pub(super) fn open_found(&self, found: &Found) -> io::Result<Arc<File>> {
+        let held = self.deferred.get(&found.file_id).and_then(|it| it.file.as_ref());
+        held.map_or_else(|| File::open(&found.path).map(Arc::new), |open| Ok(open.file().clone()))
+    }
+
+    /// Adds the deferred files that are open and that the search has not found, because they were deleted.
+    pub(super) fn add_deferred(&self, files: &mut Vec<Found>) {
+        let found: HashSet<_> = files.iter().map(|it| it.file_id).collect();
+        let deferred = self.deferred.iter().filter(|(file_id, _)| !found.contains(file_id));
+        files.extend(deferred.filter_map(|(file_id, it)| {
+            let stamp = stamp(&it.file.as_ref()?.file().metadata().ok()?);
+            Some(Found { path: it.path.clone(), file_id: *file_id, stamp, modified: it.modified })
+        }));
+    }
+
+    /// Returns whether a copy of a file was found that begins with the same bytes.
+    pub(super) fn has_copy(&self, original: &Input) -> bool {
+        let is_copy = |path: &Path, file: &Arc<File>| {
+            let names = originals(path);
+            let start = || self.start(path, file.clone()).ok().flatten();
+            keys(&original.path).any(|key| names.contains(&key))
+                && start().is_some_and(|start| original.identity.is_start(&start.first))
+        };
+        let deferred = self.deferred.values();
+        let deferred = deferred.filter_map(|it| Some((&it.path, it.file.as_ref()?.file())));
+        let inputs = self.inputs.iter().filter(|it| it.stream != original.stream);
+        let inputs = inputs.filter_map(|it| Some((&it.path, it.file()?)));
+        self.has_copies() && deferred.chain(inputs).any(|(path, file)| is_copy(path, file))
+    }
+
     /// Reads the first bytes of the contents of a file. Returns `None` if the file is too short, for
     /// example because it is still being compressed.
-    fn start(&self, path: &Path) -> io::Result<Option<Start>> {
-        let file = File::open(path)?;
+    fn start(&self, path: &Path, file: Arc<File>) -> io::Result<Option<Start>> {
         let magic = first(&file, MAGIC_BYTES as u64)?;
         match self.options.compression.detect(path, &magic, false) {
             Detected::Plain => {
@@ -300,9 +351,7 @@ impl Files {
                 Ok(Some(Start { first, file, is_compressed: false }))
             }
             Detected::Compressed(format) => {
-                let file = Arc::new(file);
                 let Ok(first) = packed::first_bytes(&file, format) else { return Ok(None) };
-                let Some(file) = Arc::into_inner(file) else { return Ok(None) };
                 Ok(Some(Start { first, file, is_compressed: true }))
             }
             Detected::Unsupported(name) => Err(unsupported(name)),

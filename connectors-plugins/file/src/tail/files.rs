@@ -8,9 +8,10 @@ use std::{
     time::Duration,
 };
 
-use rustix::process::{Resource, getrlimit};
 use tremor_pdk::{
-    Error, ErrorKind, ErrorPolicy, Host, RawBatch, Result, info, units::Interval, warn,
+    Error, ErrorKind, ErrorPolicy, Host, RawBatch, Result, info,
+    units::{Interval, Size},
+    warn,
 };
 
 use super::{
@@ -19,7 +20,8 @@ use super::{
     gauges::Gauges,
     identity::FileId,
     input::{Input, ReadOptions, ReadOutcome, Stage},
-    open::OpenCount,
+    losses::Losses,
+    open::{OpenCount, max_open},
     pattern::Pattern,
     positions::{PULL_BYTES, Positions},
     predecessors::{Deferred, Predecessor},
@@ -40,6 +42,9 @@ const SILENCE_PER_PAUSE: u64 = 8;
 
 /// Maximum number of files that are all checked in each poll interval.
 const FEW: usize = 256;
+
+/// Default of `max_deleted_bytes`.
+const MAX_DELETED: u64 = 1 << 30;
 
 /// Number of files that are checked in each poll interval if there are more than [`FEW`] and all are
 /// silent. The other files are checked in turn, so that the work does not grow with their number.
@@ -73,6 +78,8 @@ pub(crate) struct Files {
     pub(super) starts_at_end: bool,
     /// Age from which a new file is not read, in ns.
     pub(super) ignore_older: Option<Duration>,
+    /// `true` if the current search found no file to close in favour of a new one.
+    pub(super) is_full: bool,
     /// `true` until the results of a search were applied for the first time.
     pub(super) is_first_search: bool,
     pub(super) positions: Option<Positions>,
@@ -81,11 +88,18 @@ pub(crate) struct Files {
     pub(super) max_open: usize,
     /// Number of files that are open.
     pub(super) open: OpenCount,
-    gauges: Gauges,
+    pub(super) gauges: Gauges,
+    pub(super) losses: Losses,
+    /// Maximum number of bytes that deleted files may take on the disk.
+    pub(super) max_deleted: u64,
+    /// Time at which a chunk was read last, by the monotonic clock.
+    pub(super) read_at_ns: u64,
     /// Sequence number of the last use of a file.
     uses: u64,
     /// Index in `inputs` of the file that was read last; files are read in turn.
     turn: usize,
+    /// Stream that the current pull aborts.
+    pub(super) cut_off: Option<u64>,
     /// Streams with pulls that were read but not returned yet. The files of these streams stay in
     /// `inputs`.
     pub(super) waiting: Vec<u64>,
@@ -140,6 +154,9 @@ impl Files {
         };
         let mut files = Self {
             gauges: Gauges::new(&host),
+            losses: Losses::new(&host),
+            max_deleted: config.max_deleted_bytes.map_or(MAX_DELETED, Size::get),
+            read_at_ns: 0,
             unreadable: Unreadable::new(&host),
             host,
             options,
@@ -155,6 +172,7 @@ impl Files {
             has_gone: false,
             starts_at_end: config.start == Start::End,
             ignore_older: config.ignore_older.map(Interval::get),
+            is_full: false,
             is_first_search: true,
             positions: None,
             next_stream: 0,
@@ -162,6 +180,7 @@ impl Files {
             open: OpenCount::default(),
             uses: 0,
             turn: 0,
+            cut_off: None,
             waiting: Vec::new(),
             is_skipping: false,
             poll_ns: nanoseconds(config.poll_interval.get()),
@@ -195,6 +214,7 @@ impl Files {
         let next = self.read_next(batch);
         // Publish only once, because each call copies all entries.
         self.publish_changes();
+        self.report_losses(self.host.monotonic_ns());
         next
     }
 
@@ -215,8 +235,7 @@ impl Files {
             if !self.summary.is_due(self.turn, now_ns) {
                 continue;
             }
-            let Input { stream: before, identity, .. } = &self.inputs[self.turn];
-            let (before, known_by) = (*before, identity.first_bytes());
+            let known_by = self.inputs[self.turn].identity.first_bytes();
             let read = self.read_more(self.turn, batch, now_ns);
             self.summary.update(self.turn, &self.inputs[self.turn]);
             let input = &mut self.inputs[self.turn];
@@ -245,7 +264,7 @@ impl Files {
                 if ends.is_empty() {
                     endings.extend(input.ending.filter(|ending| ending.position == position));
                 }
-                let cut_off = (stream != before).then_some(before);
+                let cut_off = self.cut_off.take();
                 let length = input.length;
                 return Ok(Next::Pull(PullInfo {
                     stream,
@@ -274,6 +293,10 @@ impl Files {
         if input.is_finished() || now_ns < input.poll_at_ns || !self.may_read(at) {
             return Ok(None);
         }
+        if let Some(position) = self.abort(at, batch) {
+            return Ok(Some(position));
+        }
+        let unread = self.inputs[at].unread();
         if let ControlFlow::Break(position) = self.open_input(at, batch, now_ns)? {
             return Ok(position);
         }
@@ -320,7 +343,7 @@ impl Files {
                 self.poll_later(at, now_ns);
                 Ok(None)
             }
-            Ok(ReadOutcome::Truncated) => self.restart(at, batch, now_ns),
+            Ok(ReadOutcome::Truncated) => self.restart_in_pull(at, unread, batch, now_ns),
         }
     }
 
@@ -334,6 +357,9 @@ impl Files {
         now_ns: u64,
     ) -> Result<ControlFlow<Option<u64>>> {
         let input = &mut self.inputs[at];
+        if input.stage == Stage::Lost {
+            return Ok(ControlFlow::Break(input.end(batch)));
+        }
         if !input.is_open() {
             let is_gone = input.gone_since_ns.is_some();
             if self.options.follow && !is_gone && !input.has_changed() {
@@ -355,7 +381,10 @@ impl Files {
                     if self.options.follow
                         && !is_same.map_err(|error| cannot_read(&input.path, &error))?
                     {
-                        return self.restart(at, batch, now_ns).map(ControlFlow::Break);
+                        let unread = input.unread();
+                        return self
+                            .restart_in_pull(at, unread, batch, now_ns)
+                            .map(ControlFlow::Break);
                     }
                 }
                 Err(error)
@@ -376,22 +405,8 @@ impl Files {
                     return Ok(ControlFlow::Break(None));
                 }
                 Err(_) => {
-                    let path = input.path.display();
-                    let read = input.read_to();
-                    match input.unread() {
-                        0 => info!(
-                            self.host,
-                            "`{path}` was deleted or moved while it was closed: its first {read} bytes were read, \
-                             which were all at the last check"
-                        ),
-                        unread => warn!(
-                            self.host,
-                            "`{path}` was deleted or moved while it was closed, because more than {} files are read: \
-                             at least {unread} bytes after its first {read} bytes are lost",
-                            self.max_open
-                        ),
-                    }
-                    return Ok(ControlFlow::Break(input.end(batch)));
+                    self.open_gone(at);
+                    return Ok(ControlFlow::Break(self.inputs[at].end(batch)));
                 }
             }
         }
@@ -405,18 +420,10 @@ impl Files {
         input.poll_at_ns = now_ns + pause_ns(input, count, self.poll_ns, now_ns);
     }
 
-    /// Closes the least recently used files if the maximum number of files is open: an eighth of
-    /// them at once, so that few files are compared if many are opened. Returns whether another file
-    /// may be opened.
+    /// Closes the least recently used files if the maximum number of files is open. Returns whether another file may be
+    /// opened.
     fn leave_one_closed(&mut self) -> bool {
-        if self.open.get() < self.max_open {
-            return true;
-        }
-        let closable = self.inputs.iter_mut().filter(|input| input.may_close(&self.options));
-        let mut closable: Vec<_> = closable.collect();
-        closable.sort_unstable_by_key(|input| input.used);
-        let count = self.max_open.div_ceil(8);
-        closable.into_iter().take(count).map(Input::close).count() > 0
+        self.open.get() < self.max_open || self.close_files(|_| true)
     }
 
     /// Returns whether the file may be read: renamed files that had the same path have to be read
@@ -463,14 +470,6 @@ pub(super) fn pause_ns(input: &Input, count: usize, poll_ns: u64, now_ns: u64) -
     let longest_ns = poll_ns.saturating_mul(turns.div_ceil(2) + input.stream % turns);
     let silent_ns = now_ns.saturating_sub(input.active_ns);
     (silent_ns / SILENCE_PER_PAUSE).clamp(poll_ns, longest_ns)
-}
-
-/// Returns the maximum number of open files: a quarter of the process's descriptor limit, at most
-/// 256, because other components need descriptors as well.
-fn max_open() -> usize {
-    const MAX: u64 = if cfg!(test) { 8 } else { 256 };
-    let limit = getrlimit(Resource::Nofile).current.map_or(MAX, |limit| limit / 4);
-    usize::try_from(limit.clamp(1, MAX)).unwrap_or(1)
 }
 
 /// Returns the error of a file that cannot be read. The error is final unless the cause is a

@@ -5,13 +5,14 @@ use tremor_pdk::{Gauge, Host};
 use super::{open::OpenCount, summary::Summary};
 
 /// Time between two updates of the metrics, in ns.
-const INTERVAL_NS: u64 = 1_000_000_000;
+pub(super) const INTERVAL_NS: u64 = 1_000_000_000;
 
 pub(super) struct Gauges {
     known: Gauge,
     open: Gauge,
     unread: Gauge,
     max_unread: Gauge,
+    deleted: Gauge,
     update_at_ns: u64,
 }
 
@@ -23,8 +24,15 @@ impl Gauges {
             unread: host.gauge("unread_bytes", "Unread bytes of all files."),
             max_unread: host
                 .gauge("unread_bytes_max", "Unread bytes of the file with the most unread bytes."),
+            deleted: host
+                .gauge("deleted_bytes", "Bytes on the disk of deleted files that are open."),
             update_at_ns: 0,
         }
+    }
+
+    /// Sets the number of bytes that deleted files take on the disk.
+    pub(super) fn set_deleted(&self, bytes: u64) {
+        self.deleted.set_integer(bytes);
     }
 
     /// Updates the metrics, at most once in [`INTERVAL_NS`].

@@ -1,17 +1,18 @@
 //! A file that is read as a stream of events.
 
 mod compressed;
+mod held;
 
 use std::{
     fs::{self, File, Metadata},
     io,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::Arc,
 };
 
-use tremor_pdk::{ErrorKind, RawBatch};
+use tremor_pdk::RawBatch;
 
-pub(super) use self::compressed::unsupported;
+pub(super) use self::{compressed::unsupported, held::Contents};
 use super::{
     cut::cut,
     identity::{
@@ -19,7 +20,6 @@ use super::{
     },
     open::{Open, OpenCount},
     packed::Packed,
-    pattern::renamed,
     results::{Stamp, stamp},
 };
 use crate::{compression::Compression, offset::Offsets};
@@ -98,6 +98,9 @@ pub(super) struct Input {
     /// the host's monotonic clock. The times of the file are not used, because the clock of a
     /// network file system may differ by minutes.
     pub(super) active_ns: u64,
+    /// Stream of earlier contents of the file that the next pull aborts, because the flow has only a part of their last
+    /// message.
+    pub(super) aborted: Option<u64>,
     /// Time since which no path that matches the pattern leads to the file, in ns.
     pub(super) gone_since_ns: Option<u64>,
 }
@@ -108,6 +111,8 @@ pub(super) enum Stage {
     /// Not read yet. A renamed file that had the same path may have to be read to its end first.
     Waiting,
     Reading,
+    /// The unread data is lost: the next pull ends the stream.
+    Lost,
     /// Read to its end. The source does not wait for more data.
     Finished,
 }
@@ -170,6 +175,7 @@ impl Input {
             stage: Stage::Waiting,
             poll_at_ns: 0,
             active_ns: 0,
+            aborted: None,
             gone_since_ns: None,
         };
         input.detect(options, !options.follow)?;
@@ -181,69 +187,16 @@ impl Input {
         matches!(self.content, Content::Plain)
     }
 
+    pub(super) fn is_compressed(&self) -> bool {
+        matches!(self.content, Content::Compressed(_))
+    }
+
     pub(super) fn file_id(&self) -> FileId {
         self.identity.file_id()
     }
 
     pub(super) fn is_finished(&self) -> bool {
         self.stage == Stage::Finished
-    }
-
-    pub(super) fn is_open(&self) -> bool {
-        self.file.is_some()
-    }
-
-    /// Returns whether the file can be closed and reopened later without reading anything twice. A
-    /// file that no path leads to cannot be reopened, and a compressed file can only be reopened
-    /// before it is read and after its end.
-    pub(super) fn may_close(&self, options: &ReadOptions) -> bool {
-        let is_between = match &self.content {
-            Content::Compressed(packed) => !packed.is_open(),
-            Content::Plain | Content::Unknown => true,
-        };
-        let is_named = self.gone_since_ns.is_none();
-        self.is_open() && is_named && is_between && (options.follow || self.is_finished())
-    }
-
-    pub(super) fn close(&mut self) {
-        self.file = None;
-    }
-
-    /// Returns whether the open file is the one that was closed before; the inode of a closed file
-    /// may have been reused.
-    pub(super) fn is_same(&self) -> io::Result<bool> {
-        self.file.as_ref().map_or(Ok(true), |open| self.identity.is_of(open.file()))
-    }
-
-    /// Returns the file, and opens it if it was closed. A renamed file is searched for in its
-    /// folder.
-    ///
-    /// # Errors
-    /// Kind `NotFound` if the file was deleted or moved to another folder; otherwise the error of
-    /// the system, such as that of a file which may not be read.
-    pub(super) fn open(&mut self) -> io::Result<Arc<File>> {
-        if let Some(open) = &self.file {
-            return Ok(open.file().clone());
-        }
-        let ours = self.file_id();
-        let opened = match File::open(&self.path) {
-            Ok(file) if file_id(&file.metadata()?) == ours => file,
-            Err(error) if ErrorKind::of_shortage(&error).is_some() => return Err(error),
-            Err(error) if fs::metadata(&self.path).is_ok_and(|it| file_id(&it) == ours) => {
-                return Err(error);
-            }
-            _ => {
-                // The inode of a deleted file may belong to a new file.
-                let is_same =
-                    |path: &Path| File::open(path).and_then(|file| self.identity.is_of(&file));
-                let is_ours = |path: &Path, found| found == ours && is_same(path).unwrap_or(false);
-                match renamed(&self.path, is_ours) {
-                    Some(path) => File::open(path)?,
-                    None => return Err(io::ErrorKind::NotFound.into()),
-                }
-            }
-        };
-        Ok(self.file.insert(self.open.open(opened.into())).file().clone())
     }
 
     /// Returns whether a file with this stamp has no unread data and the contents that were read.
@@ -258,19 +211,6 @@ impl Input {
         let Some(metadata) = found else { return false };
         self.length = metadata.len();
         !self.is_read(&stamp(&metadata))
-    }
-
-    /// Sets the length to the present length of the file, if the file is found under its path.
-    pub(super) fn update_length(&mut self) {
-        let metadata = match &self.file {
-            Some(open) => open.file().metadata(),
-            None => fs::metadata(&self.path),
-        };
-        if let Ok(metadata) = metadata
-            && file_id(&metadata) == self.file_id()
-        {
-            self.length = metadata.len();
-        }
     }
 
     /// Returns whether the file still has the contents that were read. They are compared only if the
@@ -358,7 +298,7 @@ impl Input {
             packed.rewind();
             self.has_begun = false;
         }
-        if self.is_finished() {
+        if matches!(self.stage, Stage::Finished | Stage::Lost) {
             self.stage = Stage::Reading;
         }
     }

@@ -8,6 +8,8 @@ use std::{
     },
 };
 
+use rustix::process::{Resource, getrlimit};
+
 /// Counts the open files of a source.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OpenCount(Arc<AtomicUsize>);
@@ -39,4 +41,12 @@ impl Drop for Open {
     fn drop(&mut self) {
         self.count.0.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+/// Returns the maximum number of open files: a quarter of the process's descriptor limit, at most
+/// 256, because other components need descriptors as well.
+pub(super) fn max_open() -> usize {
+    const MAX: u64 = if cfg!(test) { 8 } else { 256 };
+    let limit = getrlimit(Resource::Nofile).current.map_or(MAX, |limit| limit / 4);
+    usize::try_from(limit.clamp(1, MAX)).unwrap_or(1)
 }

@@ -73,6 +73,7 @@ impl Files {
     /// files that were renamed since are read to their ends. A missing file below a path that could
     /// not be checked keeps its position.
     fn apply_results(&mut self, results: SearchResults, now_ns: u64) -> Result<()> {
+        self.is_full = false;
         if !self.unreadable.is_empty() {
             // A file that is closed is opened when it has new data, and not by searches.
             let is_closed = |it: &&Input| !it.is_open() && it.gone_since_ns.is_none();
@@ -209,13 +210,14 @@ impl Files {
             return Ok(());
         }
         let began_ns = *self.search_began_ns.get_or_insert(now_ns);
-        let Some(results) = self.pattern.find_some(&mut self.searching) else { return Ok(()) };
+        let Some(mut results) = self.pattern.find_some(&mut self.searching) else { return Ok(()) };
         self.search_began_ns = None;
         self.snapshot = Snapshot::new(&results, now_ns);
         self.settle();
+        self.add_deferred(&mut results.files);
         let found: HashMap<_, _> = results.files.iter().map(|it| (it.file_id, it)).collect();
         let count = self.inputs.len();
-        for input in &mut self.inputs {
+        for input in self.inputs.iter_mut().filter(|input| !input.is_released()) {
             match found.get(&input.file_id()) {
                 Some(Found { path, stamp, .. }) => {
                     input.path.clone_from(path);
@@ -225,7 +227,8 @@ impl Files {
                         let pause_ns = pause_ns(input, count, self.poll_ns, now_ns);
                         input.poll_at_ns.max(now_ns + pause_ns)
                     } else {
-                        input.length = stamp.0;
+                        // A file that became shorter has lost the difference, which is not known yet.
+                        input.length = input.length.max(stamp.0);
                         0
                     };
                 }
@@ -267,7 +270,8 @@ impl Files {
 
     /// Adds the files that are not being read yet.
     fn add_files(&mut self, files: Vec<Found>, now_ns: u64) -> Result<()> {
-        let mut read: HashSet<_> = self.inputs.iter().map(Input::file_id).collect();
+        let inputs = self.inputs.iter().filter(|input| !input.is_released());
+        let mut read: HashSet<_> = inputs.map(Input::file_id).collect();
         let known: HashSet<_> = self.known.iter().map(|it| it.identity.file_id()).collect();
         let is_new = |found: &Found| {
             let is_done = self.done.get(&found.file_id) == Some(&found.stamp);
@@ -307,10 +311,8 @@ impl Files {
         match added {
             Ok(()) => {
                 // The file was opened to determine its identity, and is reopened when it is read.
-                if self.open.get() > self.max_open
-                    && let Some(input) = self.inputs.last_mut()
-                {
-                    input.close();
+                if self.open.get() > self.max_open {
+                    self.close_for_new();
                 }
                 self.reported.remove(path);
                 self.unreadable.remove(path);
@@ -353,7 +355,7 @@ impl Files {
     /// Returns `false` if the file is not the known file with this inode, and may be a copy.
     pub(super) fn add_file(&mut self, found: &Found, now_ns: u64) -> io::Result<bool> {
         let path = &found.path;
-        let file = Arc::new(File::open(path)?);
+        let file = self.open_found(found)?;
         let metadata = file.metadata()?;
         let is_it = |entry: &mut Entry| entry.identity.file_id() == found.file_id;
         let mut known: Vec<_> = self.known.extract_if(.., is_it).collect();

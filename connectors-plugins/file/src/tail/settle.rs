@@ -7,6 +7,7 @@ use super::{
     checkpoint::Entry,
     files::{Files, cannot_read},
     input::Input,
+    losses::Cause,
     positions::{Positions, Tracked},
 };
 
@@ -18,15 +19,9 @@ impl Files {
         self.positions.iter().for_each(Positions::save_soon);
     }
 
-    /// Starts a new stream for a file that was truncated or rewritten. Aborts the old stream if the
-    /// flow has received a part of a message; only then the batch has events, and the result is a
-    /// position.
-    pub(super) fn restart(
-        &mut self,
-        at: usize,
-        batch: &mut RawBatch,
-        now_ns: u64,
-    ) -> Result<Option<u64>> {
+    /// Starts a new stream for a file that was truncated or rewritten. The next pull aborts the old stream if the flow
+    /// has received a part of a message. Returns whether a copy of the old contents could be recognised.
+    pub(super) fn restart(&mut self, at: usize, now_ns: u64) -> Result<bool> {
         let stream = self.new_stream();
         let is_remembered = self.remember_input(at, now_ns);
         let input = &mut self.inputs[at];
@@ -38,21 +33,43 @@ impl Files {
              is lost{unless}",
             input.path.display()
         );
-        let is_partial = input.is_partial;
+        // The remainder of the incomplete message will never arrive.
+        let aborted = input.aborted.or(input.is_partial.then_some(was));
         let path = input.path.clone();
         let restarted =
             input.open().and_then(|it| Input::new(stream, path, it, 0, &self.options, &self.open));
         *input = restarted.map_err(|error| cannot_read(&input.path, &error))?;
-        input.active_ns = now_ns;
+        (input.active_ns, input.aborted) = (now_ns, aborted);
         self.is_published = false;
         if !is_remembered {
             self.forgotten.push(was);
         }
-        // The remainder of the incomplete message will never arrive.
-        if is_partial {
-            batch.stream(was).abort();
+        Ok(is_remembered)
+    }
+
+    /// Starts a new stream for a file that a pull has found to be truncated or rewritten, after `unread` bytes were not
+    /// read. Aborts the old stream if necessary: see [`Files::abort`].
+    pub(super) fn restart_in_pull(
+        &mut self,
+        at: usize,
+        unread: u64,
+        batch: &mut RawBatch,
+        now_ns: u64,
+    ) -> Result<Option<u64>> {
+        if !self.restart(at, now_ns)? {
+            self.losses.add(Cause::Truncated, &self.inputs[at].path, unread);
         }
-        Ok(is_partial.then_some(0))
+        Ok(self.abort(at, batch))
+    }
+
+    /// Aborts the stream of earlier contents of a file, if that was left to do. Only then the batch has events, and the
+    /// result is a position.
+    pub(super) fn abort(&mut self, at: usize, batch: &mut RawBatch) -> Option<u64> {
+        self.cut_off = self.inputs[at].aborted.take();
+        self.cut_off.map(|was| {
+            batch.stream(was).abort();
+            0
+        })
     }
 
     /// Writes the acknowledged positions of all files to the checkpoint. The write is delayed if the
@@ -75,7 +92,7 @@ impl Files {
     /// Writes the checkpoint for the last time and closes it. The checkpoint has the present numbers
     /// of unread bytes, so that the next run can report the loss of a file that was deleted since.
     pub(super) fn close(&mut self) -> Result<()> {
-        self.inputs.iter_mut().for_each(Input::update_length);
+        self.inputs.iter_mut().for_each(|input| _ = input.update_length());
         self.is_published = false;
         let committed = self.commit();
         self.positions.as_ref().map_or(Ok(()), Positions::close).and(committed)

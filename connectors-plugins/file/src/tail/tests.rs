@@ -6,6 +6,7 @@ mod positions;
 mod reach;
 mod selection;
 mod silent;
+mod unpulled;
 
 use std::{
     fs::{self, File},
@@ -62,6 +63,12 @@ impl Scene {
 
     fn logged(&self, part: &str) -> bool {
         self.host.log().iter().any(|(_, line)| line.contains(part))
+    }
+
+    /// Lets time pass in which the source is not pulled.
+    fn pause(&self, seconds: u32) {
+        let host = self.host.host();
+        self.host.block_on(host.sleep(Duration::from_millis(1_050) * seconds));
     }
 
     /// Returns all batches until no events have arrived for the time `quiet`.

@@ -1,6 +1,7 @@
 mod autobahn;
 mod buffered;
 mod sending;
+mod unread;
 
 use std::{
     io::{Read, Write},
@@ -32,9 +33,13 @@ struct Scene {
 
 impl Scene {
     fn new(keys: &str) -> Self {
+        Self::with(&format!(r#""ping_interval": null {keys}"#))
+    }
+
+    fn with(keys: &str) -> Self {
         let host = TestHost::new();
         host.set_patience(Duration::ZERO);
-        let config = format!(r#"{{ "listen": "127.0.0.1:0", "ping_interval": null {keys} }}"#);
+        let config = format!(r#"{{ "listen": "127.0.0.1:0", {keys} }}"#);
         let server = host.connect::<WsServer>(&config).unwrap();
         let (_, line) = host.log().last().cloned().unwrap();
         let address = line.trim_start_matches("listens on ").to_owned();
@@ -364,31 +369,6 @@ fn client_without_handshake_is_closed() {
     assert_eq!(scene.metric("handshakes_failed"), 1);
 }
 
-#[test]
-fn server_reads_at_most_a_batch_without_pulls() {
-    let mut scene = Scene::new("");
-    let (mut client, _) = scene.client();
-    client.write_all(&frame(TEXT, b"x")).unwrap();
-    scene.pull(1);
-    client.set_nonblocking(true).unwrap();
-    let message = frame(BINARY, &vec![0; 60_000]);
-    let mut sent = 0;
-    // Write until the server accepts no more data, although its tasks run.
-    for _ in 0..2_000 {
-        match client.write(&message[sent % message.len()..]) {
-            Ok(count) => sent += count,
-            Err(_) => scene.host.block_on(scene.host.host().sleep(scene.tick)),
-        }
-    }
-    let mut pulled = 0;
-    while pulled < sent / message.len() {
-        let (_, batch) = scene.server.pull().unwrap();
-        pulled += batch.len();
-        assert!(batch.bytes().len() <= (256 << 10) + 60_000);
-    }
-    assert!(sent > 256 << 10);
-}
-
 /// The runtime drops both halves when it loses a connection, and waits before it reconnects.
 #[test]
 fn clients_wait_while_the_connection_has_no_halves() -> Result<()> {
@@ -429,17 +409,11 @@ fn stopping_server_sends_a_close() -> Result<()> {
 
 #[test]
 fn silent_client_gets_a_ping_and_idle_one_is_closed() {
-    let host = TestHost::new();
     for (keys, metric, seen) in [
         (r#""ping_interval": "30s""#, "connections_silent", PING),
         (r#""ping_interval": null, "idle_timeout": "5m""#, "connections", CLOSE),
     ] {
-        let config = format!(r#"{{ "listen": "127.0.0.1:0", {keys} }}"#);
-        let server = host.connect::<WsServer>(&config).unwrap();
-        let (_, line) = host.log().last().cloned().unwrap();
-        let address = line.trim_start_matches("listens on ").to_owned();
-        let mut scene =
-            Scene { host: host.clone(), server, address, tick: Duration::from_nanos(1) };
+        let mut scene = Scene::with(keys);
         let (mut client, _) = scene.client();
         scene.tick = Duration::from_secs(1);
         let frames = scene.rest(&mut client);

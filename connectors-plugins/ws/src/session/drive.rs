@@ -47,6 +47,16 @@ const LINGER: usize = 1 << 20;
 /// Number of times that a connection is checked within its `idle_timeout`.
 const IDLE_CHECKS: u32 = 4;
 
+/// Input of a connection in a period of `keep_alive`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Input {
+    /// The peer has sent nothing.
+    None,
+    Received,
+    /// The connection was not read at last, because the source's batch is full.
+    Unread,
+}
+
 /// A connection after its handshake.
 pub(crate) struct Session<S> {
     stream: S,
@@ -63,8 +73,8 @@ pub(crate) struct Session<S> {
     closed: Option<String>,
     taken: Vec<Message>,
     keep_alive: Option<Timer>,
-    /// `true` if data arrived since the last tick of `keep_alive`.
-    has_received: bool,
+    /// Input since the last tick of `keep_alive`.
+    input: Input,
     /// `true` if a ping was sent since the last data.
     is_ping_pending: bool,
     idle: Option<Timer>,
@@ -94,7 +104,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             closed: None,
             taken: Vec::new(),
             keep_alive: limits.ping_interval.map(|period| Timer::new(host, period)),
-            has_received: true,
+            input: Input::Received,
             is_ping_pending: false,
             idle: limits.idle_timeout.map(|time| Timer::new(host, time / IDLE_CHECKS)),
             idle_checks: 0,
@@ -216,14 +226,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             if self.inbox.poll_capacity(self.link.stream, is_closing, context).is_pending() {
                 // The connection is not read while the source's batch is full, so it does not count
                 // as silent or idle.
-                self.has_received = true;
+                self.input = Input::Unread;
                 self.idle_checks = 0;
                 return Ok(false);
             }
             let shim = Shim { stream: &mut self.stream, context };
             let counted = &mut Counted { shim, share: &mut self.unfinished };
             let Some(message) = blocked(self.socket.read(counted))? else { return Ok(false) };
-            self.has_received = true;
+            self.input = Input::Received;
             match message {
                 Message::Text(text) => self.push(text.as_bytes()),
                 Message::Binary(bytes) => self.push(&bytes),
@@ -256,17 +266,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             return Ok(is_over.then(|| self.regular_end()));
         }
         while self.keep_alive.as_mut().is_some_and(|it| it.poll(context).is_ready()) {
-            if std::mem::take(&mut self.has_received) {
-                self.is_ping_pending = false;
-            } else {
-                if std::mem::replace(&mut self.is_ping_pending, true) {
-                    return Ok(Some(End::Silent));
-                }
-                self.is_flushed = false;
-                let shim = &mut Shim { stream: &mut self.stream, context };
-                blocked(self.socket.write(shim, Message::Ping(tungstenite::Bytes::new())))?;
-                self.flush(context)?;
-            }
+            let input = std::mem::replace(&mut self.input, Input::None);
+            let was_ping_pending =
+                std::mem::replace(&mut self.is_ping_pending, input == Input::None);
+            let heartbeat = match input {
+                Input::Received => continue,
+                Input::None if was_ping_pending => return Ok(Some(End::Silent)),
+                Input::None => Message::Ping(tungstenite::Bytes::new()),
+                // The pings of the peer are not read, so they get no answer. This pong tells the peer that the
+                // connection works (RFC 6455, section 5.5.3).
+                Input::Unread => Message::Pong(tungstenite::Bytes::new()),
+            };
+            self.is_flushed = false;
+            let shim = &mut Shim { stream: &mut self.stream, context };
+            blocked(self.socket.write(shim, heartbeat))?;
+            self.flush(context)?;
         }
         while self.idle.as_mut().is_some_and(|it| it.poll(context).is_ready()) {
             self.idle_checks += 1;

@@ -1,58 +1,74 @@
 //! Replacement of a listener that clients can no longer reach.
 
-use std::time::Duration;
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex},
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
 
-use super::{super::timer::Timer, acceptor::Listener};
-use crate::Host;
+use super::acceptor::Listener;
+use crate::{Host, Upkeep, lock};
 
-/// A periodic check that may return a new listener.
+/// Maximum number of new listeners that wait for a pull. Each is an open descriptor, and clients may wait at it.
+const PREPARED_AT_MOST: usize = 16;
+
+/// A periodic check that may return a new listener. The check does not depend on pulls, so that clients can connect
+/// while the source is not pulled.
 pub(super) struct Renewal {
-    interval: Duration,
-    timer: Timer,
-    /// A new listener that has not replaced the current listener yet.
-    prepared: Option<Listener>,
-    renew: Box<dyn FnMut() -> Option<Listener> + Send>,
+    prepared: Arc<Mutex<Prepared>>,
+    _check: Upkeep<()>,
+}
+
+#[derive(Default)]
+struct Prepared {
+    /// New listeners that have not replaced the current listener yet, the oldest first. Clients may wait at each.
+    listeners: VecDeque<Listener>,
+    /// Waker of a pull that waits for a new listener.
+    waiting: Option<Waker>,
 }
 
 impl Renewal {
     pub(super) fn new(
         host: &Host,
         interval: Duration,
-        renew: impl FnMut() -> Option<Listener> + Send + 'static,
+        mut renew: impl FnMut() -> Option<Listener> + Send + 'static,
     ) -> Self {
-        let mut timer = Timer::default();
-        timer.set(host, interval);
-        Self { interval, timer, prepared: None, renew: Box::new(renew) }
+        let prepared = Arc::<Mutex<Prepared>>::default();
+        let own = prepared.clone();
+        let check = host.upkeep("listener", interval, (), move |()| {
+            if lock(&own).listeners.len() < PREPARED_AT_MOST
+                && let Some(listener) = renew()
+            {
+                let waiting = {
+                    let mut prepared = lock(&own);
+                    prepared.listeners.push_back(listener);
+                    prepared.waiting.take()
+                };
+                waiting.into_iter().for_each(Waker::wake);
+            }
+            Ok(())
+        });
+        Self { prepared, _check: check }
     }
 
-    /// Returns whether a new listener is prepared, or the interval has ended. If the interval has ended, starts the
-    /// next interval.
-    pub(super) fn is_due(&mut self, host: &Host) -> bool {
-        if self.prepared.is_some() {
-            return true;
+    /// Returns whether a new listener is prepared.
+    pub(super) fn is_prepared(&self) -> bool {
+        !lock(&self.prepared).listeners.is_empty()
+    }
+
+    /// Removes and returns the oldest prepared listener, if any.
+    pub(super) fn take(&self) -> Option<Listener> {
+        lock(&self.prepared).listeners.pop_front()
+    }
+
+    /// Completes when a new listener is prepared.
+    pub(super) fn poll(&self, context: &Context<'_>) -> Poll<()> {
+        let mut prepared = lock(&self.prepared);
+        if !prepared.listeners.is_empty() {
+            return Poll::Ready(());
         }
-        let is_due = self.timer.expired_ns().is_some();
-        if is_due {
-            self.timer.set(host, self.interval);
-        }
-        is_due
-    }
-
-    /// Calls `renew` unless a new listener is already prepared. Returns whether a new listener is prepared.
-    pub(super) fn prepare(&mut self) -> bool {
-        if self.prepared.is_none() {
-            self.prepared = (self.renew)();
-        }
-        self.prepared.is_some()
-    }
-
-    /// Removes and returns the prepared listener, if any.
-    pub(super) fn take(&mut self) -> Option<Listener> {
-        self.prepared.take()
-    }
-
-    /// Returns the timer of the interval.
-    pub(super) fn timer(&self) -> &Timer {
-        &self.timer
+        prepared.waiting = Some(context.waker().clone());
+        Poll::Pending
     }
 }

@@ -65,6 +65,10 @@ impl Patience {
 /// number of timers, the remaining timers do not count as a reason to keep waiting.
 const TIMERS: usize = 3;
 
+/// Number of timers that may end during one call. A call that is still pending then waits for a silent peer. Timers of a
+/// task, such as that of [`Host::upkeep`](crate::Host::upkeep), also wake the call.
+const MAX_TIMERS: usize = 200;
+
 /// Maximum real time and maximum number of polls of one call. A call that exceeds one of these limits is considered
 /// endless.
 const LIMIT: (Duration, usize) = (Duration::from_secs(10), 100_000);
@@ -145,7 +149,7 @@ impl Calls {
     ) -> Verdict<Option<Result<T>>> {
         self.host.set_patience(self.patience.of_timers(awaited));
         let started = Instant::now();
-        let mut polled = 0;
+        let (mut polled, mut all_timers) = (0, 0);
         loop {
             let wakeup = Wakeup::new();
             let waker = Waker::from(wakeup.clone());
@@ -169,11 +173,13 @@ impl Calls {
                 match self.host.0.step(&wakeup, Some(SLICE)) {
                     Step::Woken => break,
                     Step::Worked => idle = Instant::now(),
-                    Step::TimePassed => timers += 1,
+                    Step::TimePassed => (timers, all_timers) = (timers + 1, all_timers + 1),
                     Step::Waited => {}
                 }
                 let waits_for_time = timers < TIMERS && self.host.0.next_timer().is_some();
-                if !waits_for_time && self.patience.ends_after(idle.elapsed(), awaited) {
+                let is_silent = all_timers >= MAX_TIMERS;
+                if is_silent || !waits_for_time && self.patience.ends_after(idle.elapsed(), awaited)
+                {
                     return Ok(None);
                 }
                 if !self.host.0.is_expected(&wakeup) {

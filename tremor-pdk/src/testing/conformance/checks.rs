@@ -65,6 +65,8 @@ const CHECKS: &[Check] = checks! {
             connector::drops_at_every_stage;
         heeds_the_limit(pulls): "`Source::pull`: returns once `Batch::is_full` returns `true`; only the \
             last message may exceed the limit", source::heeds_the_limit;
+        keeps_gauges_true(pulls): "`Host::gauge`: a gauge of what waits to be read is also set while the source is not \
+            pulled", source::keeps_gauges_true;
         stays_finished(pulls): "`Pull::Finished`: the source will not have more events",
             source::stays_finished;
         sources_share_nothing(pulls): "`Connector`: a flow may have many instances, and state belongs in \

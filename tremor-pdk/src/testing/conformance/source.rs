@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use tremor_abi::host::MetricKind;
+
 use super::{
     call::{direct, timed},
     construct::MANY,
@@ -225,6 +227,39 @@ pub(super) fn heeds_the_limit(subject: &Subject) -> Verdict {
         }
     }
     if has_event || has_finished { Ok(()) } else { Err(Finding::skip(NO_EVENT)) }
+}
+
+/// Parts of the names of gauges that describe what waits to be read.
+const WAITING: [&str; 6] = ["backlog", "behind", "lag", "pending", "unread", "waiting"];
+
+/// Time for which a source is not pulled. A gauge that describes what waits has to be set within this time.
+const NOT_PULLED: Duration = Duration::from_mins(1);
+
+pub(super) fn keeps_gauges_true(subject: &Subject) -> Verdict {
+    let mut pulling = Pulling::new(subject)?;
+    for _ in 0..3 {
+        // Nothing waits to be read from a source that has finished.
+        if pulling.pull(usize::MAX)? == SourceState::Finished {
+            return Ok(());
+        }
+    }
+    let host = &pulling.connected.calls.host;
+    let set = || {
+        let state = host.0.lock();
+        let gauges =
+            state.metrics.iter().filter(|it| it.kind == MetricKind::GAUGE && it.records > 0);
+        let of_words = |name: &str| name.split('_').any(|word| WAITING.contains(&word));
+        let gauges = gauges.filter(|it| of_words(&it.name));
+        gauges.map(|it| (it.name.clone(), it.records)).collect::<Vec<_>>()
+    };
+    let before = set();
+    host.block_on(host.host().sleep(NOT_PULLED));
+    let Some((name, _)) = before.iter().find(|it| set().contains(it)) else { return Ok(()) };
+    let seen =
+        format!("the gauge `{name}` was not set while the source was not pulled for one minute");
+    let help = "set the gauge in the function of `Host::upkeep`, which is also called while the source is paused and \
+        while a sink is down";
+    Err(fault(seen, help))
 }
 
 pub(super) fn stays_finished(subject: &Subject) -> Verdict {

@@ -8,7 +8,7 @@ use super::{
     NO_EVENT, Outcome, Report, UNCONNECTED, checks, connector, cut_short, operator,
     report::Finding, source, working,
 };
-use crate::{Acks, NoConfig, NoSink, Tickets, prelude::*, schemars::JsonSchema};
+use crate::{Acks, NoConfig, NoSink, Tickets, Upkeep, prelude::*, schemars::JsonSchema};
 
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -376,4 +376,86 @@ fn operator_of_minimal_configuration_accepts_events() {
     let schema = serde_json::to_value(crate::schemars::schema_for!(RejectConfig)).unwrap();
     let config = working(Some(&schema)).to_string();
     operator::<Reject>(&config).expect_all_but(&["stays_inside"]);
+}
+
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct BacklogConfig {
+    /// `true` to set the gauge also between pulls.
+    upkeep: bool,
+}
+
+/// A source without an end, with a gauge of what waits.
+struct Backlog {
+    context: ComponentContext,
+    config: BacklogConfig,
+    upkeep: Option<Upkeep<()>>,
+}
+
+impl Component for Backlog {
+    const NAME: &str = "backlog";
+    type Config = BacklogConfig;
+
+    fn new(config: BacklogConfig, context: ComponentContext) -> Result<Self> {
+        Ok(Self { context, config, upkeep: None })
+    }
+}
+
+impl Source for Backlog {
+    type Batch = StructuredBatch;
+
+    async fn pull(&mut self, batch: &mut StructuredBatch) -> Result<Pull> {
+        let unread = self.context.gauge("unread_events", "");
+        unread.set_integer(7);
+        if self.config.upkeep && self.upkeep.is_none() {
+            let set = move |(): &mut ()| {
+                unread.set_integer(7);
+                Ok(())
+            };
+            self.upkeep = Some(self.context.upkeep("unread", Duration::from_secs(1), (), set));
+        }
+        batch.push("one")?;
+        Ok(Pull::Events)
+    }
+}
+
+#[test]
+fn gauge_of_what_waits_has_to_be_set_without_pulls() {
+    for upkeep in [true, false] {
+        let report = source::<Backlog>(&json!({ "upkeep": upkeep }).to_string());
+        let faults: Vec<&str> = report.faults().map(|(check, _)| check).collect();
+        let expected: &[&str] = if upkeep { &[] } else { &["keeps_gauges_true"] };
+        assert_eq!(faults, expected, "{report}");
+    }
+}
+
+/// A source whose pull waits for another thread, with work between its pulls.
+struct Deaf(ComponentContext, Option<Upkeep<()>>);
+
+impl Component for Deaf {
+    const NAME: &str = "deaf";
+    type Config = NoConfig;
+
+    fn new(_config: NoConfig, context: ComponentContext) -> Result<Self> {
+        Ok(Self(context, None))
+    }
+}
+
+impl Source for Deaf {
+    type Batch = StructuredBatch;
+
+    async fn pull(&mut self, _batch: &mut StructuredBatch) -> Result<Pull> {
+        self.1 = Some(self.0.upkeep("deaf", Duration::from_secs(1), (), |()| Ok(())));
+        let (_sender, receiver) = crate::oneshot::channel::<()>();
+        receiver.await;
+        Ok(Pull::Finished)
+    }
+}
+
+#[test]
+fn timers_of_upkeep_do_not_keep_a_silent_pull_waiting() {
+    let report = source::<Deaf>("{}");
+    report.expect_no_faults();
+    let Outcome::Skipped { reason } = outcome(&report, "pulls") else { panic!("{report}") };
+    assert_eq!(reason, NO_EVENT);
 }
