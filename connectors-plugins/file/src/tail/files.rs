@@ -406,7 +406,9 @@ impl Files {
                 }
                 Err(_) => {
                     self.open_gone(at);
-                    return Ok(ControlFlow::Break(self.inputs[at].end(batch)));
+                    let input = &mut self.inputs[at];
+                    let is_lost = input.stage == Stage::Lost;
+                    return Ok(ControlFlow::Break(is_lost.then(|| input.end(batch)).flatten()));
                 }
             }
         }
