@@ -97,6 +97,7 @@ mod tests {
             "leaves_nothing",
             "pulls",
             "heeds_the_limit",
+            "keeps_gauges_true",
             "stays_finished",
             "sources_share_nothing",
             "survives_dropped_pulls",
