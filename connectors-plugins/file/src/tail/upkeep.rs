@@ -70,6 +70,7 @@ impl Files {
     /// Checks the length of each file, and opens closed files with unread data, so that the data can be read even if the
     /// file is deleted.
     fn check(&mut self, now_ns: u64) -> Result<()> {
+        self.is_full = false;
         for at in 0..self.inputs.len() {
             let input = &mut self.inputs[at];
             if matches!(input.stage, Stage::Finished | Stage::Lost) {
@@ -156,9 +157,7 @@ impl Files {
     /// Closes files after a new file was opened beyond the maximum number of open files: others without unread data, or
     /// the new file.
     pub(super) fn close_for_new(&mut self) {
-        // Without a file to close, the search would compare all files for each new one.
-        self.is_full = self.is_full || !self.close_files(|input| input.unread() == 0);
-        if self.is_full
+        if !self.close_read()
             && let Some(input) = self.inputs.last_mut()
         {
             input.close();
@@ -213,7 +212,14 @@ impl Files {
     /// Returns whether another file may be opened. If the maximum number of files is open, closes files without unread
     /// data, those first that were not used for the longest time.
     pub(super) fn has_capacity(&mut self) -> bool {
-        self.open.get() < self.max_open || self.close_files(|input| input.unread() == 0)
+        self.open.get() < self.max_open || self.close_read()
+    }
+
+    /// Closes files without unread data. Returns `false` if there are none.
+    fn close_read(&mut self) -> bool {
+        // If there are none, the files are not compared again for each file of the same search or check.
+        self.is_full = self.is_full || !self.close_files(|input| input.unread() == 0);
+        !self.is_full
     }
 
     /// Closes an eighth of the maximum number of files, so that few files are compared if many are opened. Returns
