@@ -20,6 +20,9 @@ pub enum Pull {
 /// A source that is also a [`Component`](crate::Component) needs no [`Connector`](crate::Connector):
 /// `export! { sources: [T] }`. Each instance is then used for one connection. If the connection is lost, the next
 /// connection gets a new instance.
+///
+/// A source is not pulled while it is paused, while a sink is down, and while too many of its events are in flight. For
+/// work that must not wait until then, use [`Host::upkeep`](crate::Host::upkeep).
 pub trait Source: Send + 'static {
     /// The batch that the source fills: a [`RawBatch`] of bytes, for which the flow names a codec, or a
     /// [`StructuredBatch`](crate::StructuredBatch) of values.

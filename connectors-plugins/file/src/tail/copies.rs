@@ -41,8 +41,11 @@ const MAX_COPYING_NS: u64 = 60_000_000_000;
 /// Result of the search for the file that a new file is a copy of.
 enum Original {
     None,
-    /// The new file may be a copy of a file that still exists: decide later.
-    Later,
+    /// The new file may be a copy of a file that still exists: decide later. `is_held` is set if that file is open, so
+    /// that the copy is not needed.
+    Later {
+        is_held: bool,
+    },
     /// Index of the predecessor, the position from which the copy is read, and hashes of the bytes
     /// before that.
     Is(usize, u64, Vec<Ending>),
@@ -164,8 +167,12 @@ impl Files {
                 self.deferred.remove(&found.file_id);
                 added.map(|_| ())
             }
-            Original::Later => {
-                self.deferral(found, now_ns);
+            Original::Later { is_held: true } => {
+                self.deferral(found, now_ns).file = None;
+                Ok(())
+            }
+            Original::Later { is_held: false } => {
+                self.hold(found, now_ns);
                 Ok(())
             }
             Original::Is(at, position, endings) => {
@@ -229,7 +236,7 @@ impl Files {
             // Wait until the sinks have answered: the copy has the only bytes that could be
             // delivered again.
             if !is_settled {
-                return Ok(Original::Later);
+                return Ok(Original::Later { is_held: false });
             }
             if longest.as_ref().is_none_or(|(_, most, _)| *most < position) {
                 endings.retain(|ending| ending.position <= position);
@@ -267,14 +274,9 @@ impl Files {
             }
         }
         if is_ending {
-            let deferral = self.deferral(found, now_ns);
-            if is_held {
-                // The original has the data of the copy.
-                deferral.file = None;
-            }
-            let deferred_ns = now_ns.saturating_sub(deferral.since_ns);
+            let deferred_ns = now_ns.saturating_sub(self.deferral(found, now_ns).since_ns);
             let is_over = is_plain && deferred_ns >= REMEMBERED_NS;
-            return Ok(if is_over { Original::None } else { Original::Later });
+            return Ok(if is_over { Original::None } else { Original::Later { is_held } });
         }
         Ok(if is_possible { self.later(found, now_ns, is_plain) } else { Original::None })
     }
@@ -289,25 +291,31 @@ impl Files {
         let is_unchanged = now_ns.saturating_sub(deferral.changed_at_ns) >= COPYING_NS;
         let is_late = is_plain && now_ns.saturating_sub(deferral.since_ns) >= MAX_COPYING_NS;
         let is_over = !is_followed || is_unchanged || is_late;
-        if is_over { Original::None } else { Original::Later }
+        if is_over { Original::None } else { Original::Later { is_held: false } }
     }
 
     /// Returns the state of the file `found`, which is not read yet.
     fn deferral(&mut self, found: &Found, now_ns: u64) -> &mut Deferral {
         let Found { file_id: id, stamp, path, .. } = found;
-        let has_capacity = self.has_capacity();
         let deferral = self.deferred.entry(*id).or_insert_with(|| Deferral::new(found, now_ns));
         if deferral.stamp != *stamp {
             (deferral.stamp, deferral.changed_at_ns) = (*stamp, now_ns);
         }
         deferral.path.clone_from(path);
-        if deferral.file.is_none() && has_capacity {
-            let file = File::open(path)
-                .ok()
-                .filter(|it| it.metadata().is_ok_and(|it| file_id(&it) == *id));
-            deferral.file = file.map(|file| self.open.open(file.into()));
-        }
         deferral
+    }
+
+    /// Opens a deferred file, so that it can be read even if it is deleted before it is known whether it is a copy.
+    fn hold(&mut self, found: &Found, now_ns: u64) {
+        if self.deferral(found, now_ns).file.is_some() || !self.has_capacity() {
+            return;
+        }
+        // The next search tries again.
+        let Ok(file) = File::open(&found.path) else { return };
+        if file.metadata().is_ok_and(|it| file_id(&it) == found.file_id) {
+            let open = self.open.open(file.into());
+            self.deferral(found, now_ns).file = Some(open);
+        }
     }
 
     /// Opens a file that was found. The file of a deferral is open, and may have no name any more.

@@ -78,7 +78,7 @@ pub(crate) struct Files {
     pub(super) starts_at_end: bool,
     /// Age from which a new file is not read, in ns.
     pub(super) ignore_older: Option<Duration>,
-    /// `true` if the current search found no file to close in favour of a new one.
+    /// `true` if the current search or check found no file to close in favour of another.
     pub(super) is_full: bool,
     /// `true` until the results of a search were applied for the first time.
     pub(super) is_first_search: bool,
@@ -406,7 +406,9 @@ impl Files {
                 }
                 Err(_) => {
                     self.open_gone(at);
-                    return Ok(ControlFlow::Break(self.inputs[at].end(batch)));
+                    let input = &mut self.inputs[at];
+                    let is_lost = input.stage == Stage::Lost;
+                    return Ok(ControlFlow::Break(is_lost.then(|| input.end(batch)).flatten()));
                 }
             }
         }

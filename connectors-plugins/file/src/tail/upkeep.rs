@@ -1,6 +1,10 @@
 //! Work on the files that must not wait for the next pull.
 
-use std::{os::unix::fs::MetadataExt, time::Duration};
+use std::{
+    fs::{File, Metadata},
+    os::unix::fs::MetadataExt,
+    time::Duration,
+};
 
 use tremor_pdk::{Result, info};
 
@@ -66,6 +70,7 @@ impl Files {
     /// Checks the length of each file, and opens closed files with unread data, so that the data can be read even if the
     /// file is deleted.
     fn check(&mut self, now_ns: u64) -> Result<()> {
+        self.is_full = false;
         for at in 0..self.inputs.len() {
             let input = &mut self.inputs[at];
             if matches!(input.stage, Stage::Finished | Stage::Lost) {
@@ -152,9 +157,7 @@ impl Files {
     /// Closes files after a new file was opened beyond the maximum number of open files: others without unread data, or
     /// the new file.
     pub(super) fn close_for_new(&mut self) {
-        // Without a file to close, the search would compare all files for each new one.
-        self.is_full = self.is_full || !self.close_files(|input| input.unread() == 0);
-        if self.is_full
+        if !self.close_read()
             && let Some(input) = self.inputs.last_mut()
         {
             input.close();
@@ -170,36 +173,53 @@ impl Files {
     }
 
     /// Closes deleted files if they take more than `max_deleted_bytes` on the disk: first those of which everything was
-    /// read, and then those that were deleted first.
+    /// read, then those that were deleted first, and then those that may be copies.
     fn release_deleted(&mut self) {
-        if !self.has_gone {
+        if !self.has_gone && self.deferred.is_empty() {
             self.gauges.set_deleted(0);
             return;
         }
-        let size = |input: &Input| {
-            let metadata = input.gone_since_ns.and(input.deleted());
-            metadata.map(|metadata| metadata.blocks().saturating_mul(512))
-        };
-        let files = self.inputs.iter().enumerate();
-        let files =
-            files.filter_map(|(at, it)| Some((it.unread() > 0, it.gone_since_ns?, at, size(it)?)));
-        let mut files: Vec<_> = files.collect();
-        files.sort_unstable();
-        let mut deleted: u64 = files.iter().map(|(.., bytes)| bytes).sum();
-        for (.., at, bytes) in files {
-            if deleted <= self.max_deleted {
-                break;
+        let inputs = self.inputs.iter().enumerate();
+        let inputs = inputs.filter_map(|(at, it)| {
+            let order = (it.unread() > 0, it.gone_since_ns?);
+            Some((order, at, space(&deleted(it.file()?)?)))
+        });
+        let mut inputs: Vec<_> = inputs.collect();
+        inputs.sort_unstable();
+        let deferred = self.deferred.iter();
+        let deferred =
+            deferred.filter_map(|(id, it)| Some((*id, deleted(it.file.as_ref()?.file())?)));
+        let deferred: Vec<_> = deferred.map(|(id, it)| (id, it.len(), space(&it))).collect();
+        let of_inputs: u64 = inputs.iter().map(|(.., bytes)| bytes).sum();
+        let mut total = of_inputs + deferred.iter().map(|(.., bytes)| bytes).sum::<u64>();
+        for (_, at, bytes) in inputs {
+            if total > self.max_deleted {
+                self.lose(at, Cause::Released);
+                total -= bytes;
             }
-            self.lose(at, Cause::Released);
-            deleted -= bytes;
         }
-        self.gauges.set_deleted(deleted);
+        for (id, length, bytes) in deferred {
+            if total > self.max_deleted
+                && let Some(it) = self.deferred.remove(&id)
+            {
+                self.losses.add(Cause::Released, &it.path, length);
+                total -= bytes;
+            }
+        }
+        self.gauges.set_deleted(total);
     }
 
     /// Returns whether another file may be opened. If the maximum number of files is open, closes files without unread
     /// data, those first that were not used for the longest time.
     pub(super) fn has_capacity(&mut self) -> bool {
-        self.open.get() < self.max_open || self.close_files(|input| input.unread() == 0)
+        self.open.get() < self.max_open || self.close_read()
+    }
+
+    /// Closes files without unread data. Returns `false` if there are none.
+    fn close_read(&mut self) -> bool {
+        // If there are none, the files are not compared again for each file of the same search or check.
+        self.is_full = self.is_full || !self.close_files(|input| input.unread() == 0);
+        !self.is_full
     }
 
     /// Closes an eighth of the maximum number of files, so that few files are compared if many are opened. Returns
@@ -213,4 +233,14 @@ impl Files {
         let count = self.max_open.div_ceil(8);
         closable.into_iter().take(count).map(Input::close).count() > 0
     }
+}
+
+/// Returns the metadata of a file that has no name any more.
+fn deleted(file: &File) -> Option<Metadata> {
+    file.metadata().ok().filter(|it| it.nlink() == 0)
+}
+
+/// Returns the number of bytes that a file takes on the disk.
+fn space(metadata: &Metadata) -> u64 {
+    metadata.blocks().saturating_mul(512)
 }

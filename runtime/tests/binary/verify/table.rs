@@ -29,6 +29,7 @@ pub(super) const CONNECTOR: &[(&str, &str, &str)] = &[
     ("pull_hang", "pulls", "poll inner futures with the context"),
     ("forged_offset", "pulls", "with the methods of the batch"),
     ("pull_too_many", "heeds_the_limit", "call `Batch::is_full`"),
+    ("verify_gauge_of_pulls", "keeps_gauges_true", "in the function of `Host::upkeep`"),
     ("verify_pull_starts_again", "stays_finished", "store in `self` that the source has finished"),
     ("verify_pull_loses", "survives_dropped_pulls", "before the next `await`"),
     ("verify_pull_doubles", "survives_dropped_pulls", "before the next `await`"),

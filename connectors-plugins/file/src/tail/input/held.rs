@@ -3,7 +3,6 @@
 use std::{
     fs::{self, File, Metadata},
     io,
-    os::unix::fs::MetadataExt,
     path::Path,
     sync::Arc,
 };
@@ -115,12 +114,6 @@ impl Input {
     pub(in crate::tail) fn is_released(&self) -> bool {
         let is_over = matches!(self.stage, Stage::Finished | Stage::Lost);
         is_over && !self.is_open() && self.gone_since_ns.is_some()
-    }
-
-    /// Returns the metadata of the file if it is open and has no name any more.
-    pub(in crate::tail) fn deleted(&self) -> Option<Metadata> {
-        let metadata = self.file.as_ref()?.file().metadata().ok()?;
-        (metadata.nlink() == 0).then_some(metadata)
     }
 
     /// Compares an open file that is not compressed with what is known of its contents, and updates its length unless

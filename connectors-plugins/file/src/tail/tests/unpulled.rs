@@ -172,6 +172,27 @@ fn contents_that_are_copied_and_truncated_are_read_from_copies() {
     }
 }
 
+/// A copy has the only bytes of lines that were not acknowledged yet, so that it is read after that.
+#[test]
+fn copies_are_held_until_earlier_lines_are_acknowledged() {
+    let scene = Scene::new(&[("in.log", "line 00\n")]);
+    let keys = format!(r#"{}, "checkpoint": "at""#, KEYS.replace("*.log", "*.log*"));
+    let mut source = scene.open(&keys).unwrap();
+    let first = scene.all(&mut source);
+    for line in &numbered(4)[1..] {
+        scene.append("in.log", &format!("{line}\n"));
+        scene.pause(2);
+        let _ = fs::remove_file(scene.path("in.log.1"));
+        fs::copy(scene.path("in.log"), scene.path("in.log.1")).unwrap();
+        scene.write("in.log", "");
+        scene.pause(2);
+    }
+    assert_eq!(lines(&scene, &mut source), ["line 02", "line 03"]);
+    first.iter().for_each(|batch| source.acks().unwrap().ack(batch.pull()).unwrap());
+    assert_eq!(lines(&scene, &mut source), ["line 01"]);
+    assert_eq!(metric(&scene, "files_lost"), 0);
+}
+
 #[test]
 fn files_that_are_renamed_and_compressed_are_read_once() {
     let scene = Scene::new(&[("in.log", "line 00\n")]);
