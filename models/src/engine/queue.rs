@@ -49,7 +49,10 @@ pub(crate) const MODELS: &[Model] = &[
         name: "full_mailbox_returns_oldest",
         run: full_mailbox_returns_oldest,
         preemptions: 3,
-        faults: &[("mailbox_drops_what_was_handed_out", "an item left although one was handed out")],
+        faults: &[(
+            "mailbox_drops_what_was_handed_out",
+            "an item left although one was handed out",
+        )],
     },
 ];
 
