@@ -143,6 +143,53 @@ fn broker_outage_costs_consumer_no_event<S: System>() {
     assert!(status.success(), "{log}");
 }
 
+/// The number of events is larger than the limit of a consumer's events in flight, so a sink that keeps their tokens
+/// would stop the consumer.
+fn sink_that_gives_up_stops_no_consumer<S: System>() {
+    const COUNT: u64 = 3_000;
+    let Some(system) = S::shared() else { return };
+    for (when_full, err) in
+        [("drop_newest", ""), ("drop_oldest", ""), ("dead_letter", ", down/err -> rest")]
+    {
+        let stream = system.make(2, 1);
+        let input = system.consumer(&stream);
+        let file = "type: file, codec: json, postprocessors: [lines]";
+        let flow = format!(
+            "connectors:
+  input: {input}
+  output: {STDOUT}
+  rest: {{ {file}, config: {{ path: rest, mode: append }} }}
+  down:
+    type: http_client
+    codec: json
+    queue: {{ max_events: 100, when_full: {when_full} }}
+    config: {{ url: 'http://127.0.0.1:1/' }}
+links: [input -> output, input -> down{err}]
+"
+        );
+        let folder = tempfile::tempdir().unwrap();
+        let running =
+            Flow::run_in(folder, &flow, &["--api", "127.0.0.1:0", "--drain-timeout", "2s"]);
+        system.write(&stream, 0..COUNT);
+        eventually(format_args!("all events, {when_full}\n{running}"), || {
+            have_all(&running.out(), COUNT).then_some(())
+        });
+        if err.is_empty() {
+            acknowledges(&system, &stream, COUNT, &running);
+        }
+        let (status, log) = running.stop();
+        assert!(status.success(), "{when_full}: {log}");
+        acknowledged_by_now(&system, &stream, COUNT, &log);
+    }
+}
+
+/// Waits until the broker shows that `count` events are acknowledged by a flow that has ended. `log` is its log.
+fn acknowledged_by_now<S: System>(system: &S, stream: &Stream, count: u64, log: &str) {
+    eventually(format_args!("{count} events acknowledged\n{log}"), || {
+        (system.acknowledged(stream) >= count).then_some(())
+    });
+}
+
 /// Kills a flow while an event has no answer. The next flow gets this event and all later ones.
 fn killed_flow_leaves_events_to_next_flow<S: System>() {
     let Some(system) = S::shared() else { return };
@@ -358,6 +405,7 @@ macro_rules! tests_of_all {
 tests_of_all! {
     broker_outage_costs_consumer_no_event
     killed_flow_leaves_events_to_next_flow
+    sink_that_gives_up_stops_no_consumer
     killed_member_leaves_events_to_other_member
     killed_leader_costs_no_event
     broker_outage_costs_producer_no_event
