@@ -7,7 +7,10 @@ use std::{
 };
 
 use super::{Control, Phase, State};
-use crate::engine::{handle::status::Bound, sync::watch::Waiter};
+use crate::{
+    engine::{handle::status::Bound, sync::watch::Waiter},
+    flow::WhenFull,
+};
 
 /// Longest time between two checks whether a sink has to give up what it has.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -24,7 +27,7 @@ pub(super) struct Ends {
 impl State {
     /// Returns whether the sink of `connector` has to give up what it has.
     fn gives_up(&self, connector: &str) -> bool {
-        let mut sinks = self.sinks.iter().filter(|sink| !sink.blocks);
+        let mut sinks = self.sinks.iter().filter(|sink| !sink.when_full.blocks());
         sinks.any(|it| it.connector.name() == connector && (it.gives_up || self.ends.gives_up))
     }
 
@@ -35,10 +38,13 @@ impl State {
         let drains = self.phase >= Phase::Draining;
         let limit = self.deadline.filter(|_| drains).unwrap_or(limit);
         let drains_since = drains.then(|| *self.ends.drains_since.get_or_insert(now));
-        for sink in self.sinks.iter_mut().filter(|sink| !sink.blocks && !(sink.has_senders)()) {
+        for sink in
+            self.sinks.iter_mut().filter(|sink| !sink.when_full.blocks() && !(sink.has_senders)())
+        {
             let ended_at = *sink.ended_at.get_or_insert(now);
             let since = drains_since.map_or(ended_at, |drains| drains.min(ended_at));
-            let limit = if drains && sink.passes_on { limit / 2 } else { limit };
+            let limit =
+                if drains && sink.when_full == WhenFull::DeadLetter { limit / 2 } else { limit };
             sink.gives_up |= now.saturating_duration_since(since) >= limit;
         }
     }
@@ -46,7 +52,7 @@ impl State {
     /// Returns whether a sink that has to give up what it has still runs, or else no connector does.
     fn is_ending(&self) -> bool {
         let is_over = |sink: &super::Sink| sink.connector.status().state.is_over();
-        let mut given_up = self.sinks.iter().filter(|sink| !sink.blocks);
+        let mut given_up = self.sinks.iter().filter(|sink| !sink.when_full.blocks());
         given_up.any(|sink| !is_over(sink))
             || self.connectors.iter().all(|it| it.status().state.is_over())
     }
@@ -56,7 +62,7 @@ impl Control {
     /// Lets each sink that stops no source give up what it has, `limit` after all tasks have ended that feed it, or
     /// after the begin of a drain. Never completes.
     pub(crate) async fn limit_ends<T>(&self, limit: Duration) -> T {
-        if self.state.read(|state| state.sinks.iter().all(|sink| sink.blocks)) {
+        if self.state.read(|state| state.sinks.iter().all(|sink| sink.when_full.blocks())) {
             return pending().await;
         }
         let period = (limit / 20).clamp(Duration::from_millis(10), PERIOD);
@@ -70,7 +76,7 @@ impl Control {
     /// until they have ended, for at most `limit` or until the flow is stopped. If the other connectors have ended too,
     /// also waits for the end of the flow.
     pub(crate) async fn give_up(&self, limit: Duration) {
-        if self.state.read(|state| state.sinks.iter().all(|sink| sink.blocks)) {
+        if self.state.read(|state| state.sinks.iter().all(|sink| sink.when_full.blocks())) {
             return;
         }
         self.state.update(|state| state.ends.gives_up = true);

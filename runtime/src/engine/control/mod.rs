@@ -265,14 +265,12 @@ impl Control {
         outage: Weak<Outage>,
         (when_full, has_senders): (WhenFull, HasSenders),
     ) {
-        let blocks = when_full.blocks();
         let sink = Sink {
             node,
             connector,
             sources,
-            is_ready: !blocks,
-            blocks,
-            passes_on: when_full == WhenFull::DeadLetter,
+            is_ready: !when_full.blocks(),
+            when_full,
             has_senders,
             ended_at: None,
             gives_up: false,

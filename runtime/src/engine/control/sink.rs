@@ -11,6 +11,7 @@ use crate::engine::{
     handle::{ConnectorHandle, status::Awaited},
     retry::breaker::Outage,
 };
+use crate::flow::WhenFull;
 
 /// Returns whether a task may still send to a queue.
 pub(crate) type HasSenders = Box<dyn Fn() -> bool + Send + Sync>;
@@ -23,10 +24,9 @@ pub(super) struct Sink {
     pub(super) sources: Vec<(u32, String)>,
     /// `true` once the sink was connected for the first time. The sources before the sink do not begin earlier.
     pub(super) is_ready: bool,
-    /// `false` if the queue of the sink gives batches up, so that no source waits for the sink.
-    pub(super) blocks: bool,
-    /// `true` if the sink passes events that it gives up on to its port `err`.
-    pub(super) passes_on: bool,
+    /// The treatment of events for which the queue of the sink has no capacity. Unless it blocks, no source waits for the
+    /// sink.
+    pub(super) when_full: WhenFull,
     /// Returns whether a task may still send to the queue of the sink.
     pub(super) has_senders: HasSenders,
     /// Time at which all tasks were found to have ended that send to the queue of the sink.
@@ -38,10 +38,10 @@ pub(super) struct Sink {
 
 impl Debug for Sink {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Self { node, connector, is_ready, blocks, gives_up, .. } = self;
+        let Self { node, connector, is_ready, when_full, gives_up, .. } = self;
         let mut sink = f.debug_struct("Sink");
         sink.field("node", node).field("connector", &connector.name());
-        sink.field("is_ready", is_ready).field("blocks", blocks).field("gives_up", gives_up);
+        sink.field("is_ready", is_ready).field("when_full", when_full).field("gives_up", gives_up);
         sink.finish_non_exhaustive()
     }
 }
@@ -52,7 +52,10 @@ impl Sink {
         let is_down = || self.outage.upgrade().is_some_and(|outage| outage.is_down());
         // If a connector has a source and a sink, an outage of the sink never stops the source.
         self.awaited_by(source)
-            || (self.blocks && self.feeds(source) && self.connector.name() != source && is_down())
+            || (self.when_full.blocks()
+                && self.feeds(source)
+                && self.connector.name() != source
+                && is_down())
     }
 
     /// Returns whether the source of the connector `source` may not begin because of this sink.
