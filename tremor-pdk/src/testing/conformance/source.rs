@@ -1,6 +1,9 @@
 //! Checks of sources.
 
-use std::time::{Duration, Instant};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
 
 use tremor_abi::host::MetricKind;
 
@@ -255,8 +258,15 @@ pub(super) fn keeps_gauges_true(subject: &Subject) -> Verdict {
         gauges.map(|it| (it.name.clone(), it.records)).collect::<Vec<_>>()
     };
     let before = set();
+    let is_stale = || before.iter().find(|it| set().contains(it));
     host.block_on(host.host().sleep(NOT_PULLED));
-    let Some((name, _)) = before.iter().find(|it| set().contains(it)) else { return Ok(()) };
+    // The minute has passed in an instant, but a peer that the source asks needs real time to answer.
+    let start = Instant::now();
+    while is_stale().is_some() && start.elapsed() < PULLED_FOR {
+        thread::sleep(Duration::from_millis(5));
+        host.block_on(host.host().sleep(Duration::from_millis(5)));
+    }
+    let Some((name, _)) = is_stale() else { return Ok(()) };
     let seen =
         format!("the gauge `{name}` was not set while the source was not pulled for one minute");
     let help = "set the gauge in the function of `Host::upkeep`, which is also called while the source is paused and \
