@@ -9,7 +9,7 @@ use super::{Flows, Rates, lines, short};
 fn flows(taken: u64, delivered: u64) -> Flows {
     let events = json!({
         "taken": taken, "created": 0, "delivered": delivered, "dead_lettered": 0, "discarded": 0,
-        "merged": 0, "failed": 0, "in_flight": 0,
+        "merged": 0, "failed": 0, "dropped": 0, "in_flight": 0,
     });
     let component = json!({ "name": "c", "role": "sink", "events": events, "bytes": 1 });
     let connector = json!({ "name": "c", "state": "paused", "restarts": 0 });
@@ -50,10 +50,13 @@ fn number_of_any_size_has_at_most_six_characters() {
 fn waiting(source: &str, sink: &str) -> Flows {
     let events = json!({
         "taken": u64::MAX, "delivered": 0, "dead_lettered": u64::MAX, "discarded": 0,
-        "failed": u64::MAX, "in_flight": i64::MAX,
+        "failed": u64::MAX, "dropped": 0, "in_flight": i64::MAX,
     });
-    let component =
-        |name, role, queue| json!({ "name": name, "role": role, "events": events, "queue": queue });
+    let component = |name, role, queue| {
+        let mut events = events.clone();
+        events["dropped"] = json!(if role == "sink" { 7 } else { 0 });
+        json!({ "name": name, "role": role, "events": events, "queue": queue })
+    };
     let waits = json!([{ "sink": sink, "reason": "connecting", "seconds": 12.3 }]);
     let connectors = json!([
         { "name": source, "state": "running", "restarts": 0, "waits_for": waits },
@@ -84,6 +87,7 @@ fn screen_of_80_columns_has_all_columns_aligned() {
         "COMPONENT       ROLE     STATE           IN/s  OUT/s QUEUED FLIGHT   DEAD FAILED",
         "orders/…stomers source   waits for out      0      0         9.22E 18.45E 18.45E",
         "orders/out      sink     connecting         0      0 18.45E  9.22E 18.45E 18.45E",
+        "orders/out dropped 7 events",
         "orders/from_customers: waits for out, connecting for 12 s",
     ];
     assert_eq!(shown, expected);
