@@ -49,6 +49,13 @@ impl State {
         }
     }
 
+    /// Returns whether [`State::limit_ends`] may change anything. A change wakes all tasks that wait for the flow.
+    fn is_end_near(&self) -> bool {
+        let begins_drain = self.phase >= Phase::Draining && self.ends.drains_since.is_none();
+        let mut sinks = self.sinks.iter().filter(|sink| !sink.when_full.blocks() && !sink.gives_up);
+        begins_drain || sinks.any(|sink| !(sink.has_senders)())
+    }
+
     /// Returns whether a sink that has to give up what it has still runs, or else no connector does.
     fn is_ending(&self) -> bool {
         let is_over = |sink: &super::Sink| sink.connector.status().state.is_over();
@@ -60,7 +67,7 @@ impl State {
 
 impl Control {
     /// Lets each sink that stops no source give up what it has, `limit` after all tasks have ended that feed it, or
-    /// after the begin of a drain. Never completes.
+    /// after the beginning of a drain. Never completes.
     pub(crate) async fn limit_ends<T>(&self, limit: Duration) -> T {
         if self.state.read(|state| state.sinks.iter().all(|sink| sink.when_full.blocks())) {
             return pending().await;
@@ -68,7 +75,9 @@ impl Control {
         let period = (limit / 20).clamp(Duration::from_millis(10), PERIOD);
         loop {
             self.clock.sleep(period).await;
-            self.state.update(|state| state.limit_ends(limit, self.clock.now()));
+            if self.state.read(State::is_end_near) {
+                self.state.update(|state| state.limit_ends(limit, self.clock.now()));
+            }
         }
     }
 
