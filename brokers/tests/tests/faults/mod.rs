@@ -169,7 +169,7 @@ links: [input -> output, input -> down{err}]
         );
         let folder = tempfile::tempdir().unwrap();
         let running =
-            Flow::run_in(folder, &flow, &["--api", "127.0.0.1:0", "--drain-timeout", "2s"]);
+            Flow::run_in(folder, &flow, &["--api", "127.0.0.1:0", "--drain-timeout", "10s"]);
         system.write(&stream, 0..COUNT);
         eventually(format_args!("all events, {when_full}\n{running}"), || {
             have_all(&running.out(), COUNT).then_some(())
