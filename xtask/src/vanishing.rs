@@ -28,7 +28,7 @@ const SHORTEST: Duration = Duration::from_millis(500);
 const LONGEST: Duration = Duration::from_secs(5);
 /// Life from which the file of a pod must have been found: the source searches once a second, and may be late.
 const FOUND: Duration = Duration::from_millis(1_500);
-/// The same as [`FOUND`], on a busy machine.
+/// Life from which the file of a pod must have been found on a busy machine.
 const BUSY_FOUND: Duration = Duration::from_millis(3_500);
 /// Time without a line after which the peer has received all lines.
 const SILENCE: Duration = Duration::from_secs(10);

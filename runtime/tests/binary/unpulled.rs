@@ -64,7 +64,7 @@ fn rotate_and_delete(asked: &Asked) -> Vec<String> {
         }
         until_metric(asked, "unread_bytes", bytes);
         until_metric(asked, "files", 2 * (round + 1));
-        // As logrotate does with `rotate 1`: the renamed file replaces the one of the last round.
+        // The renamed file replaces the one of the last round, as with `rotate 1` of logrotate.
         fs::rename(logs.join("app.log"), logs.join("app.log.1")).unwrap();
         fs::remove_file(logs.join("pod.log")).unwrap();
     }

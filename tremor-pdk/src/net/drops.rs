@@ -164,7 +164,7 @@ mod tests {
         assert_eq!(dropped(&table("37"), 48_211), Some(37));
         assert_eq!(dropped(&table("37"), 48_212), None);
         assert_eq!(dropped("no table", 48_211), None);
-        // The same value of the system, as two versions of Linux show it.
+        // Two versions of Linux show the largest value of the counter in these ways.
         for text in ["4294967295", "-1"] {
             assert_eq!(dropped(&table(text), 48_211), Some(u32::MAX));
         }

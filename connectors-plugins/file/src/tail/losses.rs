@@ -63,7 +63,7 @@ impl Losses {
         }
     }
 
-    /// Adds a loss of `bytes` unread bytes. No bytes are no loss.
+    /// Adds a loss of `bytes` unread bytes. Does nothing if `bytes` is 0.
     pub(super) fn add(&mut self, cause: Cause, path: &Path, bytes: u64) {
         if bytes == 0 {
             return;

@@ -26,8 +26,8 @@ pub(crate) struct Outlet {
     pub(crate) name: Arc<str>,
     /// Metrics of the receiving component.
     pub(crate) stats: Arc<Stats>,
-    /// The queues to which batches are sent for which this queue has no capacity, as indexes of outlets. If the queue
-    /// returns batches and there are no such queues, the batches are dropped.
+    /// Indexes of the outlets that get the batches for which this queue has no capacity. If there are none, a queue that
+    /// does not let its senders wait drops these batches.
     pub(crate) overflow: Vec<usize>,
     /// `true` if this queue drops batches for which it has no capacity.
     pub(crate) drops: bool,

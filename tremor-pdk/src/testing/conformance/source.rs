@@ -243,7 +243,7 @@ pub(super) fn keeps_gauges_true(subject: &Subject) -> Verdict {
     // With a small limit, more of a short input waits.
     pulling.limit.events = 3;
     for _ in 0..3 {
-        // Nothing waits to be read from a source that has finished.
+        // A source that has finished has no input that waits to be read.
         if pulling.pull(usize::MAX)? == SourceState::Finished {
             return Ok(());
         }

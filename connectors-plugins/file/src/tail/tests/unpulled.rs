@@ -32,6 +32,17 @@ fn lines(scene: &Scene, source: &mut tremor_pdk::testing::Connection) -> Vec<Str
     lines
 }
 
+/// Appends a line, and then copies the log and truncates it, as `copytruncate` of logrotate does.
+fn copy_and_truncate(scene: &Scene, line: &str) {
+    scene.append("in.log", &format!("{line}\n"));
+    scene.pause(2);
+    // The copy of the last round, if there is one.
+    let _ = fs::remove_file(scene.path("in.log.1"));
+    fs::copy(scene.path("in.log"), scene.path("in.log.1")).unwrap();
+    scene.write("in.log", "");
+    scene.pause(2);
+}
+
 fn numbered(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("line {number:02}")).collect()
 }
@@ -45,7 +56,7 @@ fn rotated_and_deleted_files_are_read() {
         for line in &numbered(6)[1..] {
             scene.append("in.log", &format!("{line}\n"));
             scene.pause(2);
-            // As logrotate does with `rotate 1`: the old file replaces the one before it.
+            // The renamed file replaces the one before it, as with `rotate 1` of logrotate.
             scene.rename("in.log", "old");
             scene.write("in.log", "");
         }
@@ -156,12 +167,7 @@ fn contents_that_are_copied_and_truncated_are_read_from_copies() {
         let mut source = scene.open(&keys).unwrap();
         assert_eq!(text(&scene.all(&mut source)), ["line 00\n"]);
         for line in &numbered(6)[1..] {
-            scene.append("in.log", &format!("{line}\n"));
-            scene.pause(2);
-            let _ = fs::remove_file(scene.path("in.log.1"));
-            fs::copy(scene.path("in.log"), scene.path("in.log.1")).unwrap();
-            scene.write("in.log", "");
-            scene.pause(2);
+            copy_and_truncate(&scene, line);
         }
         scene.append("in.log", "last\n");
         let mut expected = vec!["last".to_owned()];
@@ -180,12 +186,7 @@ fn copies_are_held_until_earlier_lines_are_acknowledged() {
     let mut source = scene.open(&keys).unwrap();
     let first = scene.all(&mut source);
     for line in &numbered(4)[1..] {
-        scene.append("in.log", &format!("{line}\n"));
-        scene.pause(2);
-        let _ = fs::remove_file(scene.path("in.log.1"));
-        fs::copy(scene.path("in.log"), scene.path("in.log.1")).unwrap();
-        scene.write("in.log", "");
-        scene.pause(2);
+        copy_and_truncate(&scene, line);
     }
     assert_eq!(lines(&scene, &mut source), ["line 02", "line 03"]);
     first.iter().for_each(|batch| source.acks().unwrap().ack(batch.pull()).unwrap());
