@@ -97,7 +97,10 @@ pub enum Codec {
     /// The format [`influx`].
     Influx,
     /// The format [`syslog`].
-    Syslog,
+    Syslog {
+        /// Options of the format.
+        options: syslog::Options,
+    },
     /// The format [`logfmt`].
     Logfmt {
         /// Options of the format.
@@ -119,7 +122,7 @@ impl Codec {
             Self::Binary => Decoder::Binary,
             Self::Csv { options } => Decoder::Csv(options.clone(), Copied::default()),
             Self::Influx => Decoder::Influx(Copied::default()),
-            Self::Syslog => Decoder::Syslog(Copied::default()),
+            Self::Syslog { options } => Decoder::Syslog(options.into(), Copied::default()),
             Self::Logfmt { options } => Decoder::Logfmt(*options, Vec::new()),
             Self::Gelf => Decoder::Gelf(json::Decoder::new(json::DecodeOptions::default())),
             Self::Null => Decoder::Null,
@@ -135,7 +138,7 @@ impl Codec {
             Self::Binary => Encoder::Binary,
             Self::Csv { options } => Encoder::Csv(options.clone()),
             Self::Influx => Encoder::Influx,
-            Self::Syslog => Encoder::Syslog,
+            Self::Syslog { options } => Encoder::Syslog(options.into()),
             Self::Logfmt { options } => Encoder::Logfmt(*options),
             Self::Gelf => Encoder::Gelf(json::Encoder::default()),
             Self::Null => Encoder::Null,
@@ -159,7 +162,7 @@ pub enum Decoder {
     /// Decoder of [`influx`].
     Influx(Copied),
     /// Decoder of [`syslog`].
-    Syslog(Copied),
+    Syslog(syslog::Zone, Copied),
     /// Decoder of [`logfmt`], with a buffer for text without its escapes.
     Logfmt(logfmt::Options, Vec<u8>),
     /// Decoder of [`gelf`].
@@ -189,7 +192,7 @@ impl Decoder {
                 csv::decode(options, message, writer)
             }),
             Self::Influx(copied) => copied.decode(bytes, span, nodes, influx::decode),
-            Self::Syslog(copied) => syslog::decode(copied, bytes, span, nodes),
+            Self::Syslog(zone, copied) => syslog::decode(zone, copied, bytes, span, nodes),
             Self::Logfmt(options, unescaped) => {
                 logfmt::decode(*options, unescaped, bytes, span, nodes)
             }
@@ -217,7 +220,7 @@ impl Decoder {
             Self::Json(_) => json::is_blank(message),
             Self::Csv(..) => csv::is_blank(message),
             Self::Influx(_) => influx::is_blank(message),
-            Self::Syslog(_) => syslog::is_blank(message),
+            Self::Syslog(..) => syslog::is_blank(message),
             Self::Logfmt(..) => logfmt::is_blank(message),
             Self::Gelf(_) => gelf::is_blank(message),
             Self::Msgpack(_) | Self::String | Self::Binary | Self::Null => false,
@@ -241,7 +244,7 @@ pub enum Encoder {
     /// Encoder of [`influx`].
     Influx,
     /// Encoder of [`syslog`].
-    Syslog,
+    Syslog(syslog::Zone),
     /// Encoder of [`logfmt`].
     Logfmt(logfmt::Options),
     /// Encoder of [`gelf`].
@@ -271,7 +274,7 @@ impl Encoder {
             | Self::Binary
             | Self::Csv(_)
             | Self::Influx
-            | Self::Syslog
+            | Self::Syslog(_)
             | Self::Logfmt(_)
             | Self::Gelf(_) => self.value(raw::view(bytes, nodes, root), out),
             Self::Null => Ok(()),
@@ -298,7 +301,7 @@ impl Encoder {
             Self::String(json) => raw::encode_string(json, value, out),
             Self::Binary => raw::encode_binary(value, out),
             Self::Csv(options) => whole(out, |out| csv::encode(options, value, out)),
-            Self::Syslog => whole(out, |out| syslog::encode(value, out)),
+            Self::Syslog(zone) => whole(out, |out| syslog::encode(zone, value, out)),
             Self::Influx => whole(out, |out| influx::encode(value, out)),
             Self::Logfmt(options) => whole(out, |out| logfmt::encode(*options, value, out)),
             Self::Gelf(json) => whole(out, |out| gelf::encode(json, value, out)),

@@ -27,26 +27,38 @@
 //! becomes `msg`. If the time after the version of RFC 5424 is invalid, the message is read as one of RFC 3164, and the
 //! version becomes a part of `msg`.
 //!
-//! RFC 3164 describes formats that were observed and is not a standard, so several formats are accepted. Times may have
-//! the format of RFC 3339 or of Cisco devices: an optional `*` or `.` before the time, a year after the day, a fraction
-//! after the seconds, and a colon at the end. A message without a time consists of `msg` only. If a word after the time
-//! ends with a colon or contains a bracket, it is the program and not the host, unless it is an IP address. A time
-//! without a year is the latest matching time that is at most one day ahead of the clock. The time zone is UTC.
+//! A message without a priority has the priority 13, `user` and `notice` (RFC 3164, section 4.3.3).
 //!
-//! Some data changes in a round trip. Times are written in UTC: in RFC 5424 with µs, in RFC 3164 with seconds and
-//! without the year. The byte order mark before UTF-8 text is removed and not written. NUL, carriage returns and line
-//! feeds at the end of a message are removed. If a message of RFC 3164 is written without `appname`, and the first
-//! words of its `msg` look like a program, they are decoded as `appname`.
+//! RFC 3164 describes formats that were observed and is not a standard, so several formats are accepted. Times may have
+//! the format of RFC 3339, with or without an offset, or of Cisco devices: counters and a host before the time, an
+//! optional `*` or `.` directly before it, a year before the month, after the day or after the seconds, a fraction, the
+//! abbreviation of a zone, and a colon at the end. The counters are dropped. A message without a time consists of `msg`
+//! only. If a word after the time ends with a colon or contains a bracket, it is the program and not the host, unless it
+//! is an IP address. A time without a year is the latest matching time that is at most one day ahead of the clock.
+//!
+//! | option | |
+//! |---|---|
+//! | `timezone` | zone of times that have no offset: `local`, the default, for the zone of the machine, a name such as `Europe/Berlin` or `UTC`, or an offset such as `+02:00` |
+//!
+//! A time that occurs twice, because clocks are set back, is the earlier one. A time that clocks skip, because they are
+//! set forward, becomes later by the skipped time.
+//!
+//! Some data changes in a round trip. Times are written in UTC with µs in RFC 5424, and in the zone of the option, with
+//! seconds and without the year, in RFC 3164. The byte order mark before UTF-8 text is removed and not written. NUL,
+//! carriage returns and line feeds at the end of a message are removed. If a message of RFC 3164 is written without
+//! `appname`, and the first words of its `msg` look like a program, they are decoded as `appname`.
 
 pub(crate) mod civil;
 mod encode;
 mod names;
 mod rfc3164;
 mod rfc5424;
+mod zone;
 
 use tremor_abi::document::Writer;
 
 pub(super) use self::encode::encode;
+pub use self::zone::{Options, Zone};
 use super::{
     Error, ErrorKind,
     buffer::{Bytes, Nodes, Span},
@@ -54,29 +66,38 @@ use super::{
 };
 use crate::clock::Clock;
 
-/// Decodes the message at `span`.
+/// Decodes the message at `span`. `zone` is the zone of times without an offset.
 ///
 /// # Errors
-/// Returns an error of kind "bad data" if the message has no priority.
+/// Returns an error of kind "bad data" if the message is blank.
 pub(super) fn decode(
+    zone: &mut Zone,
     copied: &mut Copied,
     bytes: &mut Bytes,
     span: Span,
     nodes: &mut Nodes,
 ) -> Result<u32, Error> {
-    decode_at(copied, bytes, span, nodes, Clock::default().now_ns())
+    decode_at(&mut Clocks { now: Clock::default().now_ns(), zone }, copied, bytes, span, nodes)
 }
 
-/// Decodes in the same way as [`decode`]. `now` is the current time in ns since the Unix epoch.
+/// The current time, and the zone of times without an offset.
+struct Clocks<'z> {
+    /// ns since the Unix epoch.
+    now: u64,
+    zone: &'z mut Zone,
+}
+
+/// Decodes in the same way as [`decode`].
 fn decode_at(
+    clocks: &mut Clocks<'_>,
     copied: &mut Copied,
     bytes: &mut Bytes,
     span: Span,
     nodes: &mut Nodes,
-    now: u64,
 ) -> Result<u32, Error> {
-    let mut attempt =
-        |end| copied.decode(bytes, span, nodes, |message, writer| write(message, end, now, writer));
+    let mut attempt = |end| {
+        copied.decode(bytes, span, nodes, |message, writer| write(message, end, clocks, writer))
+    };
     match attempt(usize::MAX) {
         // The header is valid only up to this position, so the second attempt ends the header here.
         Err(error) if error.kind() == ErrorKind::BadData => {
@@ -103,13 +124,22 @@ fn trimmed(message: &[u8]) -> &[u8] {
 ///
 /// # Errors
 /// Returns an error of kind "bad data" at the position of the first invalid part of the header before `end`.
-fn write(message: &[u8], end: usize, now: u64, writer: &mut Writer<'_>) -> Result<(), Error> {
+fn write(
+    message: &[u8],
+    end: usize,
+    clocks: &mut Clocks<'_>,
+    writer: &mut Writer<'_>,
+) -> Result<(), Error> {
     let message = trimmed(message);
     let signature = message.len() - without_signature(message).len();
     let mut reader = Reader { message, at: signature, end };
-    let priority = reader.priority()?;
+    let sent = reader.priority();
+    if sent.is_none() && reader.rest().trim_ascii().is_empty() {
+        return Err(reader.error("expected a message, found only blanks"));
+    }
+    let priority = sent.unwrap_or(DEFAULT_PRIORITY);
     // If the time directly after the digit is invalid, the digit is not a version.
-    let is_5424 = reader.rest().starts_with(b"1 ") && reader.at + 2 < end;
+    let is_5424 = sent.is_some() && reader.rest().starts_with(b"1 ") && reader.at + 2 < end;
     writer.begin_object();
     writer.key("protocol");
     writer.str(if is_5424 { RFC5424 } else { RFC3164 });
@@ -120,12 +150,14 @@ fn write(message: &[u8], end: usize, now: u64, writer: &mut Writer<'_>) -> Resul
     if is_5424 {
         rfc5424::decode(reader, writer)?;
     } else {
-        rfc3164::decode(reader, now, writer);
+        rfc3164::decode(reader, clocks, writer);
     }
     writer.end_object();
     Ok(())
 }
 
+/// Priority of messages without one: `user` and `notice` (RFC 3164, section 4.3.3).
+const DEFAULT_PRIORITY: u8 = 13;
 const RFC5424: &str = "RFC5424";
 const RFC3164: &str = "RFC3164";
 
@@ -176,19 +208,19 @@ impl<'m> Reader<'m> {
         }
     }
 
-    fn priority(&mut self) -> Result<u8, Error> {
-        let digits = |bytes: &[u8]| bytes.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        let rest = self.rest();
-        let count = rest.strip_prefix(b"<").map_or(0, digits);
-        let number = rest.get(1..1 + count).and_then(|digits| std::str::from_utf8(digits).ok());
-        let number = number.filter(|_| (1..=3).contains(&count)).and_then(|it| it.parse().ok());
-        match number {
-            Some(priority @ 0..=191) if rest.get(1 + count) == Some(&b'>') => {
-                self.at += count + 2;
-                Ok(priority)
-            }
-            _ => Err(self.error("expected a priority from `<0>` to `<191>`")),
+    /// Consumes a priority from `<0>` to `<191>`, if there is one.
+    fn priority(&mut self) -> Option<u8> {
+        let rest = self.rest().strip_prefix(b"<")?;
+        let count = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        if !(1..=3).contains(&count) || rest.get(count) != Some(&b'>') {
+            return None;
         }
+        let priority = std::str::from_utf8(&rest[..count]).ok()?.parse().ok()?;
+        if priority > 191 {
+            return None;
+        }
+        self.at += count + 2;
+        Some(priority)
     }
 }
 

@@ -9,7 +9,7 @@ use tremor_pdk::{Error, NoConfig, Operator, Result};
 
 use self::BuiltIn::Component;
 use crate::{
-    codec::{Codec, Json, Msgpack, csv, logfmt},
+    codec::{Codec, Json, Msgpack, csv, logfmt, syslog},
     flow::Kind,
     linked::{self, LinkedComponent},
     operator::{Bucket, Dedupe, Filter, Passthrough, Route, Sample, Select, Set, Unnest, Windows},
@@ -20,6 +20,7 @@ use crate::{
         gelf_chunks::GelfChunks,
         length_prefixed, lines,
         multiline::Multiline,
+        syslog_frames::SyslogFrames,
     },
 };
 
@@ -50,7 +51,7 @@ const ALL: &[BuiltIn] = &[
     codec!("binary": NoConfig, |_| Ok(Codec::Binary)),
     codec!("csv": csv::Options, |it| Ok(Codec::Csv { options: it.checked()?.into() })),
     codec!("influx": NoConfig, |_| Ok(Codec::Influx)),
-    codec!("syslog": NoConfig, |_| Ok(Codec::Syslog)),
+    codec!("syslog": syslog::Options, |options| Ok(Codec::Syslog { options })),
     codec!("logfmt": logfmt::Options, |options| Ok(Codec::Logfmt { options })),
     codec!("gelf": NoConfig, |_| Ok(Codec::Gelf)),
     codec!("null": NoConfig, |_| Ok(Codec::Null)),
@@ -66,6 +67,7 @@ const ALL: &[BuiltIn] = &[
     Component(linked::operators::<Windows>()),
     Component(linked::splitters::<lines::Lines>()),
     Component(linked::splitters::<length_prefixed::Split>()),
+    Component(linked::splitters::<SyslogFrames>()),
     Component(linked::preprocessors::<Cri>()),
     Component(linked::preprocessors::<Docker>()),
     Component(linked::preprocessors::<Multiline>()),

@@ -14,6 +14,7 @@ pub(crate) mod lines;
 pub(crate) mod multiline;
 mod remove_empty;
 mod streams;
+pub(crate) mod syslog_frames;
 #[cfg(test)]
 mod testing;
 

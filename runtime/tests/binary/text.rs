@@ -1,6 +1,6 @@
 //! Tests of text with line feeds, blank lines, comments and UTF-8 byte order marks, with the whole program.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::tremor::Scene;
 
@@ -75,6 +75,32 @@ fn line_feed_in_a_message_cannot_forge_another() {
             .write("in", b"\"text\\nforged\"\n");
         scene.run().expect(0, &["1 events in, 1 out, 0 dead-lettered"]);
     }
+}
+
+/// A stream in all framings of syslog, with and without priorities and offsets.
+#[test]
+fn syslog_of_any_framing_is_read() {
+    let counted = "<13>1 - h a - - - counted\nwith a line feed";
+    let stream = format!(
+        "<13>1 - h a - - - by line\n{} {counted}<13>1 - h a - - - ended by NUL\0\
+         Oct 11 2024 22:14:15 host-1 sshd[4711]: Accepted\r\n",
+        counted.len(),
+    );
+    let scene = Scene::new(&copy(
+        "preprocessors: [syslog-frames], codec: { syslog: { timezone: America/New_York } }",
+        "codec: json, postprocessors: [lines]",
+    ))
+    .write("in", stream.as_bytes());
+    scene.run().expect(0, &["4 events in, 4 out, 0 dead-lettered"]);
+    let events: Vec<Value> =
+        scene.read("out").lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let messages: Vec<_> = events.iter().map(|event| event["msg"].as_str().unwrap()).collect();
+    assert_eq!(messages, ["by line", "counted\nwith a line feed", "ended by NUL", "Accepted"]);
+    let last = ["facility", "severity", "timestamp", "hostname", "appname", "procid"];
+    let last = last.map(|key| events[3][key].clone());
+    let expected =
+        json!(["user", "notice", 1_728_699_255_000_000_000_i64, "host-1", "sshd", "4711"]);
+    assert_eq!(json!(last), expected);
 }
 
 #[test]

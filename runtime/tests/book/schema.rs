@@ -86,7 +86,7 @@ fn components_and_keys_have_descriptions() {
 }
 
 /// Keys whose values are numbers of bytes, of the built-in components and of the plugins of these tests.
-const SIZES: [&str; 39] = [
+const SIZES: [&str; 40] = [
     "connector.max_bytes",
     "connector.file.max_bytes",
     "connector.file.max_deleted_bytes",
@@ -122,6 +122,7 @@ const SIZES: [&str; 39] = [
     "preprocessor.prometheus.max_length",
     "preprocessor.snappy.max_bytes",
     "preprocessor.snappy.max_memory",
+    "preprocessor.syslog-frames.max_length",
     "preprocessor.xz.max_bytes",
     "preprocessor.xz.max_memory",
     "preprocessor.zstd.max_bytes",

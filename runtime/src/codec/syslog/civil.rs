@@ -1,6 +1,7 @@
 //! Dates of the Gregorian calendar, and times in UTC.
 
-const NS: i64 = 1_000_000_000;
+/// Nanoseconds of a second.
+pub(super) const NS: i64 = 1_000_000_000;
 const DAY: i64 = 86_400;
 
 /// A date and a time of day in UTC.

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use tremor_abi::document::{ObjectRef, Shape, ValueRef};
 
-use super::{RFC3164, RFC5424, civil::Civil, is_name, names, rfc3164, rfc5424::is_id};
+use super::{RFC3164, RFC5424, Zone, civil::Civil, is_name, names, rfc3164, rfc5424::is_id};
 use crate::codec::{Error, buffer::Bytes, raw};
 
 /// Keys whose values are single words, with the maximum lengths of these values in bytes.
@@ -38,13 +38,18 @@ impl Word<'_> {
     }
 }
 
-/// Appends the message of a value. After an error, the caller has to discard the appended bytes.
-pub(in crate::codec) fn encode(value: ValueRef<'_>, out: &mut Bytes) -> Result<(), Error> {
+/// Appends the message of a value, with times of RFC 3164 in `zone`. After an error, the caller has to discard the
+/// appended bytes.
+pub(in crate::codec) fn encode(
+    zone: &mut Zone,
+    value: ValueRef<'_>,
+    out: &mut Bytes,
+) -> Result<(), Error> {
     let mut parts = Parts::of(value)?;
     // The defaults are `user` and `notice`, as RFC 3164 specifies for messages without a priority.
     let priority = parts.facility.unwrap_or(1) * 8 + parts.severity.unwrap_or(5);
     print(out, format_args!("<{priority}>"));
-    if parts.is_3164 { parts.rfc3164(out) } else { parts.rfc5424(out) }
+    if parts.is_3164 { parts.rfc3164(zone, out) } else { parts.rfc5424(out) }
 }
 
 fn print(out: &mut Bytes, text: std::fmt::Arguments<'_>) {
@@ -146,7 +151,7 @@ impl<'v> Parts<'v> {
         Ok(())
     }
 
-    fn rfc3164(&mut self, out: &mut Bytes) -> Result<(), Error> {
+    fn rfc3164(&mut self, zone: &mut Zone, out: &mut Bytes) -> Result<(), Error> {
         let [host, program, process, id] = &mut self.words;
         if id.is_some() || self.structured_data.is_some_and(|data| !data.is_empty()) {
             return Err(Error::bad_data("RFC 3164 has neither `msgid` nor `structured_data`"));
@@ -163,7 +168,8 @@ impl<'v> Parts<'v> {
             out.extend_from_copy_slice(self.msg);
             return Ok(());
         };
-        let Civil { month, day, seconds, .. } = Civil::of(timestamp);
+        let Civil { month, day, seconds, .. } =
+            Civil::of(zone.local(timestamp).unwrap_or(timestamp));
         let month = usize::try_from(month - 1).ok().and_then(|month| names::MONTHS.get(month));
         let (hours, minutes, seconds) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
         let month = month.copied().unwrap_or_default();

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use tremor_abi::document::Writer;
 
 use super::{
-    Reader,
+    Clocks, Reader,
     civil::{self, Civil},
     msg,
     names::MONTHS,
@@ -18,15 +18,19 @@ const AHEAD: i64 = 86_400 * 1_000_000_000;
 
 /// Writes the parts that the message contains. The remaining text becomes `msg`, so that every message is valid (RFC
 /// 3164, section 4.3).
-pub(super) fn decode(mut reader: Reader<'_>, now: u64, writer: &mut Writer<'_>) {
-    let now = i64::try_from(now).unwrap_or(i64::MAX);
-    let Some(timestamp) = timestamp(&mut reader, now) else {
-        return msg(reader.rest(), writer);
+pub(super) fn decode(mut reader: Reader<'_>, clocks: &mut Clocks<'_>, writer: &mut Writer<'_>) {
+    let (timestamp, device) = match timestamp(&mut reader, clocks) {
+        Some(timestamp) => (timestamp, None),
+        None => match after_prefix(&mut reader, clocks) {
+            Some(found) => found,
+            None => return msg(reader.rest(), writer),
+        },
     };
     writer.key("timestamp");
     writer.i64(timestamp);
+    optional("hostname", device, writer);
     // Cisco devices write a colon after the time, and no host.
-    let has_host = !reader.take(b':');
+    let has_host = !reader.take(b':') && device.is_none();
     reader.take(b' ');
     let mut ahead = reader;
     if ahead.take(b' ') {
@@ -67,8 +71,37 @@ fn address(word: &str) -> Option<&str> {
     bare(word).or_else(|| bare(word.strip_suffix(':')?))
 }
 
+/// Parses the time after the words that Cisco devices write before it: counters and the host, each followed by a colon, or
+/// only a colon or blanks. Returns the time and the host. A word without a counter beside it is the host only if the time
+/// ends as on these devices, because other senders write the name of the program there.
+fn after_prefix<'m>(
+    reader: &mut Reader<'m>,
+    clocks: &mut Clocks<'_>,
+) -> Option<(i64, Option<&'m str>)> {
+    /// Maximum number of words before a time: a counter of messages, the host, and a sequence number.
+    const MAX_WORDS: usize = 3;
+    let (mut ahead, mut device, mut is_counted) = (*reader, None, false);
+    for _ in 0..=MAX_WORDS {
+        while ahead.take(b' ') || ahead.take(b':') {}
+        if let Some(timestamp) = timestamp(&mut ahead, clocks) {
+            if device.is_some() && !is_counted && !ahead.rest().starts_with(b": %") {
+                return None;
+            }
+            *reader = ahead;
+            return Some((timestamp, device));
+        }
+        let word = ahead.word().strip_suffix(b":")?;
+        if word.iter().all(u8::is_ascii_digit) {
+            is_counted = true;
+        } else {
+            device = Some(std::str::from_utf8(word).ok().filter(|_| device.is_none())?);
+        }
+    }
+    None
+}
+
 /// Parses a time, if there is one. The time must be followed by a space, a colon or the end.
-fn timestamp(reader: &mut Reader<'_>, now: i64) -> Option<i64> {
+fn timestamp(reader: &mut Reader<'_>, clocks: &mut Clocks<'_>) -> Option<i64> {
     let mut ahead = *reader;
     let word = ahead.word();
     let word = word.strip_suffix(b":").unwrap_or(word);
@@ -79,38 +112,95 @@ fn timestamp(reader: &mut Reader<'_>, now: i64) -> Option<i64> {
     // Cisco devices put a mark before the time if their clock is not synchronised.
     let rest = reader.rest();
     let rest = rest.strip_prefix(b"*").or_else(|| rest.strip_prefix(b".")).unwrap_or(rest);
-    let name = std::str::from_utf8(rest.get(..3)?).ok()?;
-    let month = MONTHS.iter().position(|month| *month == name)?;
-    let rest = rest[3..].strip_prefix(b" ")?;
-    let (day, rest) = match rest {
-        [b' ', rest @ ..] => civil::number(rest, 1)?,
-        rest => civil::number(rest, 2)?,
-    };
-    let rest = rest.strip_prefix(b" ")?;
-    let with_year = civil::number(rest, 4)
-        .and_then(|(year, rest)| Some((year, civil::time_of_day(rest.strip_prefix(b" ")?)?)));
-    let (year, (seconds, rest)) = match with_year {
-        Some((year, time)) => (Some(year), time),
-        None => (None, civil::time_of_day(rest)?),
-    };
+    let (date, rest) = date(rest)?;
+    let (seconds, rest) = civil::time_of_day(rest)?;
     let (nanoseconds, rest) = civil::fraction(rest).unwrap_or((0, rest));
+    let (year, rest) = match date.year {
+        Some(year) => (Some(year), rest),
+        None => year_after(rest).map_or((None, rest), |(year, rest)| (Some(year), rest)),
+    };
+    let (is_utc, rest) = abbreviation(rest).unwrap_or((false, rest));
     // Any other text directly after the time may change the meaning of the time.
     if !matches!(rest, [] | [b' ', ..] | [b':'] | [b':', b' ', ..]) {
         return None;
     }
-    let month = i64::try_from(month).ok()? + 1;
-    let this_year = Civil::of(now).year;
-    let at = |year| Civil { year, month, day, seconds, nanoseconds }.timestamp();
+    let local =
+        |year| Civil { year, month: date.month, day: date.day, seconds, nanoseconds }.timestamp();
+    let Clocks { now, zone } = clocks;
+    let mut at = |local| if is_utc { Some(local) } else { zone.timestamp(local) };
     let timestamp = match year {
-        Some(year) => at(year)?,
+        Some(year) => at(local(year)?)?,
         // Leap years are four years apart, and eight years around most turns of a century.
-        None => (this_year - 8..=this_year + 1)
-            .rev()
-            .filter_map(at)
-            .find(|timestamp| *timestamp <= now.saturating_add(AHEAD))?,
+        None => {
+            let now = i64::try_from(*now).unwrap_or(i64::MAX);
+            let (this_year, latest) = (Civil::of(now).year, now.saturating_add(AHEAD));
+            (this_year - 8..=this_year + 1)
+                .rev()
+                .filter_map(local)
+                // No zone is more than a day behind UTC, so the rules of the zone are needed for one year only.
+                .filter(|local| *local <= latest.saturating_add(AHEAD))
+                .filter_map(at)
+                .find(|timestamp| *timestamp <= latest)?
+        }
     };
     reader.at = reader.message.len() - rest.len();
     Some(timestamp)
+}
+
+/// A date, whose year may be absent.
+struct Date {
+    year: Option<i64>,
+    month: i64,
+    day: i64,
+}
+
+/// Parses a date and the character after it: `Oct 11 `, `Oct 11 2024 `, `2024 Oct 11 `, `2024-10-11T` or `2024-10-11 `.
+fn date(text: &[u8]) -> Option<(Date, &[u8])> {
+    let (year, text) = match civil::number(text, 4) {
+        None => (None, text),
+        Some((year, [b'-', rest @ ..])) => {
+            let (month, rest) = civil::number(rest, 2)?;
+            let (day, rest) = civil::number(rest.strip_prefix(b"-")?, 2)?;
+            let rest = rest.strip_prefix(b"T").or_else(|| rest.strip_prefix(b" "))?;
+            return Some((Date { year: Some(year), month, day }, rest));
+        }
+        Some((year, rest)) => (Some(year), rest.strip_prefix(b" ")?),
+    };
+    let name = std::str::from_utf8(text.get(..3)?).ok()?;
+    let month = MONTHS.iter().position(|month| *month == name)?;
+    let month = i64::try_from(month).ok()? + 1;
+    let text = text[3..].strip_prefix(b" ")?;
+    let (day, text) = match text {
+        [b' ', rest @ ..] => civil::number(rest, 1)?,
+        [_, b' ', ..] => civil::number(text, 1)?,
+        rest => civil::number(rest, 2)?,
+    };
+    let text = text.strip_prefix(b" ")?;
+    let (year, text) = match civil::number(text, 4) {
+        Some((after, rest)) if year.is_none() => (Some(after), rest.strip_prefix(b" ")?),
+        _ => (year, text),
+    };
+    Some((Date { year, month, day }, text))
+}
+
+/// Parses the year that Juniper devices write after the time: ` 2024`.
+fn year_after(text: &[u8]) -> Option<(i64, &[u8])> {
+    let (year, rest) = civil::number(text.strip_prefix(b" ")?, 4)?;
+    let is_year = (1970..2100).contains(&year) && matches!(rest, [] | [b' ', ..]);
+    is_year.then_some((year, rest))
+}
+
+/// Parses the abbreviation of a zone as Cisco devices write it: ` UTC:`, or another one before `: %`. Returns whether the
+/// zone is UTC, and the text from the colon on. Other abbreviations have several meanings, so such a time is in the zone
+/// of the option.
+fn abbreviation(text: &[u8]) -> Option<(bool, &[u8])> {
+    let text = text.strip_prefix(b" ")?;
+    let length = text.iter().take_while(|byte| byte.is_ascii_uppercase()).count();
+    let (name, rest) = text.split_at(length);
+    let is_utc = matches!(name, b"UTC" | b"GMT" | b"Z");
+    let is_zone = (1..=5).contains(&length)
+        && (rest.starts_with(b": %") || is_utc && matches!(rest, b":" | [b':', b' ', ..]));
+    is_zone.then_some((is_utc, rest))
 }
 
 /// Parses `name:` or `name[process]:`. Returns the program, its process, and the number of bytes read.

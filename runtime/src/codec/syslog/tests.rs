@@ -2,20 +2,30 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use tremor_abi::document::Document;
 
-use super::decode_at;
-use crate::codec::{Bytes, Nodes, Span, copied::Copied, tests::encode_json};
+use super::{Clocks, Options, Zone, decode_at};
+use crate::codec::{Bytes, Nodes, Span, copied::Copied, tests::encode_json_with};
 
 /// The time 2024-03-01T12:00:00Z, in ns since the Unix epoch.
 const NOW: u64 = 1_709_294_400_000_000_000;
 const DAY: u64 = 86_400_000_000_000;
 
 fn decoded_at(message: &[u8], now: u64) -> Result<Value, String> {
+    decoded_in("UTC", message, now)
+}
+
+fn decoded_in(timezone: &str, message: &[u8], now: u64) -> Result<Value, String> {
+    let options: Options = serde_json::from_value(json!({ "timezone": timezone })).unwrap();
+    let clocks = &mut Clocks { now, zone: &mut Zone::from(&options) };
     let (mut bytes, mut nodes) = (Bytes::from_slice(message), Nodes::new());
     let span = Span { start: 0, len: u32::try_from(message.len()).unwrap() };
-    let root = decode_at(&mut Copied::default(), &mut bytes, span, &mut nodes, now)
+    let root = decode_at(clocks, &mut Copied::default(), &mut bytes, span, &mut nodes)
         .map_err(|error| error.to_string())?;
     let text = Document::new(&bytes, &nodes).root(root).to_string();
     Ok(serde_json::from_str(&text).unwrap())
+}
+
+fn encoded(value: &Value) -> Result<String, String> {
+    encode_json_with("syslog", &json!({ "timezone": "UTC" }), value)
 }
 
 fn decoded(message: &str) -> Result<Value, String> {
@@ -57,7 +67,7 @@ fn rfc_5424_messages_are_read_and_written() {
         assert_eq!(decoded(message), Ok(expected.clone()));
         // A backslash that does not escape anything is written as an escaped backslash.
         let written = message.replace(r"\é", r"\\é");
-        assert_eq!(encode_json("syslog", &expected), Ok(written));
+        assert_eq!(encoded(&expected), Ok(written));
     }
 }
 
@@ -94,7 +104,7 @@ fn rfc_3164_messages_are_read_and_written() {
         let mut expected = expected;
         expected["protocol"] = json!("RFC3164");
         assert_eq!(decoded(message), Ok(expected.clone()));
-        assert_eq!(encode_json("syslog", &expected).as_deref(), Ok(message));
+        assert_eq!(encoded(&expected).as_deref(), Ok(message));
     }
 }
 
@@ -171,7 +181,7 @@ fn ip_address_after_the_time_is_the_host() {
         let found = ["hostname", "appname", "procid", "msg"].map(|key| value[key].clone());
         assert_eq!(found, [host, "prog", "7", "text"], "{word}");
         let written = json!({ "protocol": "RFC3164", "timestamp": 0, "hostname": host });
-        let written = encode_json("syslog", &written).unwrap();
+        let written = encoded(&written).unwrap();
         assert_eq!(decoded(&written).unwrap()["hostname"], host, "{written}");
     }
 }
@@ -270,17 +280,129 @@ fn trailer_is_not_part_of_the_text() {
     }
 }
 
+/// RFC 3164, section 4.3.3: a relay gives such a message the priority 13.
 #[test]
-fn message_without_priority_is_an_error() {
+fn message_without_priority_is_a_notice_of_user() {
+    let s = 1_707_154_338_000_000_000_i64;
     for (message, expected) in [
-        ("", "expected a priority from `<0>` to `<191>` at byte 0"),
-        ("text", "expected a priority from `<0>` to `<191>` at byte 0"),
-        ("<192>1 - - - - - -", "expected a priority from `<0>` to `<191>` at byte 0"),
-        ("<>1 - - - - - -", "expected a priority from `<0>` to `<191>` at byte 0"),
-        ("<1", "expected a priority from `<0>` to `<191>` at byte 0"),
+        ("text", json!({ "msg": "text" })),
+        ("<192>1 - - - - - -", json!({ "msg": "<192>1 - - - - - -" })),
+        ("<>text", json!({ "msg": "<>text" })),
+        ("<1", json!({ "msg": "<1" })),
+        ("1 - h a - - - text", json!({ "msg": "1 - h a - - - text" })),
+        (
+            "Feb  5 17:32:18 host-1 sshd[4711]: Accepted publickey",
+            json!({
+                "timestamp": s, "hostname": "host-1", "appname": "sshd", "procid": "4711",
+                "msg": "Accepted publickey",
+            }),
+        ),
+        (
+            "2024-02-05T17:32:18+00:00 host-2 systemd[1]: Started",
+            json!({
+                "timestamp": s, "hostname": "host-2", "appname": "systemd", "procid": "1",
+                "msg": "Started",
+            }),
+        ),
     ] {
-        assert_eq!(decoded(message), Err(expected.to_owned()), "{message}");
+        let mut expected = expected;
+        expected["protocol"] = json!("RFC3164");
+        expected["facility"] = json!("user");
+        expected["severity"] = json!("notice");
+        assert_eq!(decoded(message), Ok(expected), "{message}");
     }
+}
+
+/// Forms of headers that devices of these vendors send.
+#[test]
+fn headers_of_devices_are_read() {
+    // 2024-02-05T17:32:18Z.
+    let (s, ms) = (1_707_154_338_000_000_000_i64, 1_000_000);
+    for (message, timestamp, host, program) in [
+        // Cisco IOS with a counter, a sequence number and the host.
+        ("<189>41: *Feb  5 17:32:18.123: %SYS-5-A: text", s + 123 * ms, None, "%SYS-5-A"),
+        (
+            "<189>41: rt-1: *Feb  5 17:32:18.123 UTC: %SYS-5-A: text",
+            s + 123 * ms,
+            Some("rt-1"),
+            "%SYS-5-A",
+        ),
+        ("<189>41: rt-1: 000042: Feb  5 17:32:18: %SYS-5-A: text", s, Some("rt-1"), "%SYS-5-A"),
+        ("<189>rt-1: .Feb  5 17:32:18 CET: %SYS-5-A: text", s, Some("rt-1"), "%SYS-5-A"),
+        (
+            "<189>41: 10.0.0.1: Feb 5 2024 17:32:18 GMT: %SYS-5-A: text",
+            s,
+            Some("10.0.0.1"),
+            "%SYS-5-A",
+        ),
+        // Cisco NX-OS and ASA.
+        ("<189>: 2024 Feb  5 17:32:18 UTC: %ETH-5-A: text", s, None, "%ETH-5-A"),
+        ("<189>: 2024 Feb  5 17:32:18.5 UTC: %ETH-5-A: text", s + 500 * ms, None, "%ETH-5-A"),
+        ("<166>Feb 05 2024 17:32:18 fw-1 : %ASA-6-A: text", s, Some("fw-1"), "%ASA-6-A"),
+        ("<166>:Feb 05 17:32:18 UTC: %FTD-6-A: text", s, None, "%FTD-6-A"),
+        // Juniper with milliseconds and the year.
+        ("<28>Feb  5 17:32:18.123 2024 mx-1 mgd[4163]: text", s + 123 * ms, Some("mx-1"), "mgd"),
+        ("<28>Feb  5 17:32:18 2024 mx-1 mgd[4163]: text", s, Some("mx-1"), "mgd"),
+        // VMware ESXi.
+        (
+            "<166>2024-02-05T17:32:18.123Z esx-1.example.com Hostd: text",
+            s + 123 * ms,
+            Some("esx-1.example.com"),
+            "Hostd",
+        ),
+        // Times of RFC 3339 without an offset, and a blank after the priority.
+        ("<13>2024-02-05T17:32:18 host app: text", s, Some("host"), "app"),
+        ("<13>2024-02-05 17:32:18.123 host app: text", s + 123 * ms, Some("host"), "app"),
+        ("<13> Feb  5 17:32:18 host app: text", s, Some("host"), "app"),
+    ] {
+        let value = decoded(message).unwrap();
+        let found = [&value["timestamp"], &value["hostname"], &value["appname"], &value["msg"]];
+        let expected = [json!(timestamp), json!(host), json!(program), json!("text")];
+        assert_eq!(found.map(Clone::clone), expected, "{message}");
+    }
+    for text in
+        ["app: 2024-02-05T17:32:18Z text", "a: b: Feb  5 17:32:18 text", "41: text", ": text"]
+    {
+        assert_eq!(decoded(&format!("<13>{text}")).unwrap()["msg"], text);
+    }
+}
+
+#[test]
+fn times_without_an_offset_are_in_the_configured_zone() {
+    for (timezone, message, hours) in [
+        ("UTC", "<13>Feb  5 17:32:18 h a: b", 0),
+        ("Europe/Berlin", "<13>Feb  5 17:32:18 h a: b", -1),
+        ("America/New_York", "<13>Feb  5 17:32:18 h a: b", 5),
+        ("America/New_York", "<13>Feb  5 2024 17:32:18 h a: b", 5),
+        ("America/New_York", "<13>2024-02-05T17:32:18 h a: b", 5),
+        ("America/New_York", "<13>2024-02-05T17:32:18Z h a: b", 0),
+        ("America/New_York", "<13>1 2024-02-05T17:32:18Z h a - - - b", 0),
+        ("America/New_York", "<13>Feb  5 17:32:18 UTC: %SYS-5-A: b", 0),
+        ("-05:00", "<13>Feb  5 17:32:18 EST: %SYS-5-A: b", 5),
+    ] {
+        let value = decoded_in(timezone, message.as_bytes(), NOW).unwrap();
+        let expected = 1_707_154_338_000_000_000_i64 + hours * 3_600_000_000_000;
+        assert_eq!(value["timestamp"], expected, "{timezone}: {message}");
+    }
+    let value = json!({
+        "protocol": "RFC3164", "timestamp": 1_707_154_338_000_000_000_i64, "hostname": "h",
+    });
+    let config = json!({ "timezone": "Asia/Kolkata" });
+    let written = encode_json_with("syslog", &config, &value).unwrap();
+    assert_eq!(written, "<13>Feb  5 23:02:18 h");
+}
+
+/// The clock at midnight of a year: the year of a time is chosen in the zone of the time.
+#[test]
+fn missing_year_follows_the_configured_zone() {
+    let new_year = 1_704_067_200_000_000_000;
+    let year = |timezone: &str, message: &str, now| {
+        let value = decoded_in(timezone, message.as_bytes(), now).unwrap();
+        super::civil::Civil::of(value["timestamp"].as_i64().unwrap()).year
+    };
+    // 23:00 of New Year's Eve in New York is 04:00 in UTC.
+    assert_eq!(year("America/New_York", "<13>Dec 31 23:00:00 h a: b", new_year + DAY / 4), 2024);
+    assert_eq!(year("Asia/Tokyo", "<13>Jan  1 08:00:00 h a: b", new_year - DAY / 24), 2023);
 }
 
 #[test]
@@ -311,14 +433,14 @@ fn unrepresentable_value_is_an_error() {
             "RFC 3164 cannot write the `appname` \"a:b\"",
         ),
     ] {
-        let error = encode_json("syslog", &value).unwrap_err();
+        let error = encoded(&value).unwrap_err();
         assert!(error.contains(expected), "{value}: {error}");
     }
 }
 
 #[test]
 fn omitted_keys_have_defaults() {
-    let encode = |value| encode_json("syslog", &value).unwrap();
+    let encode = |value| encoded(&value).unwrap();
     assert_eq!(encode(json!({})), "<13>1 - - - - - -");
     assert_eq!(encode(json!({ "severity": 0, "facility": 3, "procid": 7 })), "<24>1 - - - 7 - -");
 }
@@ -349,7 +471,7 @@ proptest! {
             "structured_data": data,
             "msg": msg,
         });
-        let message = encode_json("syslog", &value).unwrap();
+        let message = encoded(&value).unwrap();
         prop_assert_eq!(decoded(&message), Ok(value), "{}", message);
     }
 

@@ -85,7 +85,7 @@ fn format(name: &str) -> Option<&str> {
 fn wrapped(name: &str, message: &[u8]) -> Vec<u8> {
     match (name, format(name)) {
         (_, Some(format)) => compressed(format, message, 1, b""),
-        ("lines" | "multiline", _) => [message, b"\n"].concat(),
+        ("lines" | "multiline" | "syslog-frames", _) => [message, b"\n"].concat(),
         ("cri", _) => [b"2026 stdout F ", line(message), b"\n"].concat(),
         ("docker", _) => {
             let mut escaped = Vec::new();
@@ -129,7 +129,9 @@ fn expanding(name: &str, length: usize) -> Vec<u8> {
     match (name, format(name)) {
         (_, Some("snappy")) => compressed("snappy", &many("lines", EXPANDED_BY_SNAPPY), 1, b""),
         (_, Some(format)) => compressed(format, &many("lines", EXPANDED), 1, b""),
-        ("lines" | "multiline" | "cri" | "docker" | "length-prefixed", _) => many(name, length),
+        ("lines" | "multiline" | "cri" | "docker" | "length-prefixed" | "syslog-frames", _) => {
+            many(name, length)
+        }
         // For these preprocessors, a whole stream is one message.
         _ => wrapped(name, &many("lines", length)),
     }
