@@ -48,7 +48,7 @@ fn timezone<'de, D: Deserializer<'de>>(deserializer: D) -> Result<TimeZone, D::E
 /// change only between minutes.
 #[derive(Clone, Debug)]
 pub struct Zone {
-    zone: TimeZone,
+    rules: TimeZone,
     is_utc: bool,
     read: Offsets,
     written: Offsets,
@@ -79,7 +79,7 @@ impl Offsets {
 impl From<&Options> for Zone {
     fn from(Options { timezone }: &Options) -> Self {
         let is_utc = *timezone == TimeZone::UTC;
-        Self { zone: timezone.clone(), is_utc, read: Offsets::NONE, written: Offsets::NONE }
+        Self { rules: timezone.clone(), is_utc, read: Offsets::NONE, written: Offsets::NONE }
     }
 }
 
@@ -92,7 +92,7 @@ impl Zone {
         }
         let offset = self.read.get(local, |minute| {
             let civil = Offset::UTC.to_datetime(minute);
-            let timestamp = self.zone.to_ambiguous_timestamp(civil).compatible().ok()?;
+            let timestamp = self.rules.to_ambiguous_timestamp(civil).compatible().ok()?;
             Some(minute.as_second() - timestamp.as_second())
         })?;
         local.checked_sub(offset.checked_mul(NS)?)
@@ -106,7 +106,7 @@ impl Zone {
         }
         let offset = self
             .written
-            .get(timestamp, |minute| Some(i64::from(self.zone.to_offset(minute).seconds())))?;
+            .get(timestamp, |minute| Some(i64::from(self.rules.to_offset(minute).seconds())))?;
         timestamp.checked_add(offset.checked_mul(NS)?)
     }
 }
