@@ -69,6 +69,12 @@ enum Preset {
     Ruby,
     /// Indented lines, and the properties of an error in braces.
     Node,
+    /// Indented lines, and the line before the frames of an exception that was thrown again.
+    Dotnet,
+    /// Traces of PHP and of Monolog, with the exceptions that they caused.
+    Php,
+    /// Panics, and errors with their causes, with their backtraces.
+    Rust,
     /// The stack traces of all these languages.
     All,
 }
@@ -81,6 +87,9 @@ impl Preset {
             Self::Go => Languages::GO,
             Self::Ruby => Languages::RUBY,
             Self::Node => Languages::NODE,
+            Self::Dotnet => Languages::DOTNET,
+            Self::Php => Languages::PHP,
+            Self::Rust => Languages::RUST,
             Self::All => Languages::ALL,
         }
     }
@@ -93,8 +102,8 @@ impl Config {
         let given = patterns.iter().find(|(_, pattern)| pattern.is_some());
         match (preset, given) {
             (None, None) => Err(Error::configuration(
-                "no rule states which lines belong together; set `preset` to `java`, `python`, `go`, `ruby`, `node` \
-                 or `all`, or set at least one of the patterns `begin`, `continue` and `end`",
+                "no rule states which lines belong together; set `preset` to `java`, `python`, `go`, `ruby`, `node`, \
+                 `dotnet`, `php`, `rust` or `all`, or set at least one of the patterns `begin`, `continue` and `end`",
             )),
             (Some(_), Some((name, _))) => Err(Error::configuration(format_args!(
                 "`{name}`: cannot be combined with `preset`, which has rules of its own; remove one of the two"

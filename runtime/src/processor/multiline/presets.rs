@@ -41,9 +41,27 @@ pub(crate) enum Trace {
     NodeModules,
     /// A line that ends with an opening brace, or the indented lines after it.
     Brace,
+    /// The last line of an inner exception of .NET, or the line before the frames of an exception that was thrown
+    /// again. An empty line may follow.
+    DotnetPart,
+    /// The stack trace of a PHP exception, or the exception that it caused.
+    Php,
+    /// The empty line after the stack trace of a PHP exception. The exception that it caused may follow.
+    PhpGap,
+    /// The first line of a panic of Rust.
+    RustPanic,
+    /// The given number of lines after the first line of the text of a panic. The lines are part of the text if the
+    /// stack backtrace follows.
+    RustText(u8),
+    /// The stack backtrace of a panic.
+    Rust,
+    /// An error of Rust, or its causes.
+    RustError,
+    /// The empty line after an error of Rust. Its causes or its stack backtrace may follow.
+    RustGap,
 }
 
-/// Maximum number of lines after an exception that are kept because they may be part of its text.
+/// Maximum number of lines after an exception or a panic that are kept because they may be part of its text.
 const TEXT: u8 = 30;
 
 /// First line of a Python traceback.
@@ -56,13 +74,34 @@ const CHAINS: [&[u8]; 2] = [
     b"The above exception was the direct cause of the following exception:",
 ];
 
+/// First bytes of the line between the frames of an exception of .NET that was thrown again.
+const DOTNET_RETHROWN: &[u8] = b"--- End of stack trace from previous location";
+
+/// First bytes of an inner exception of the .NET Framework and of Mono, which do not indent it.
+const DOTNET_INNER: &[u8] = b"---> (Inner Exception #";
+
+/// Lines between an exception of PHP and its frames. The second one is that of Monolog.
+const PHP_TRACES: [&[u8]; 2] = [b"Stack trace:", b"[stacktrace]"];
+/// First bytes of the line with which Monolog begins the cause of an exception.
+const PHP_PREVIOUS: &[u8] = b"[previous exception] ";
+
+impl Trace {
+    /// Returns this state, or `other` if this state is [`None`](Self::None).
+    fn or(self, other: Self) -> Self {
+        if self == Self::None { other } else { self }
+    }
+}
+
 impl Languages {
     pub(super) const JAVA: Self = Self(1);
     pub(super) const PYTHON: Self = Self(2);
     pub(super) const GO: Self = Self(4);
     pub(super) const RUBY: Self = Self(8);
     pub(super) const NODE: Self = Self(16);
-    pub(super) const ALL: Self = Self(31);
+    pub(super) const DOTNET: Self = Self(32);
+    pub(super) const PHP: Self = Self(64);
+    pub(super) const RUST: Self = Self(128);
+    pub(super) const ALL: Self = Self(255);
 
     const fn has(self, language: Self) -> bool {
         self.0 & language.0 != 0
@@ -80,15 +119,26 @@ impl Languages {
         let (Some(first), Some(last)) = (line.first(), line.last()) else {
             return empty_line(trace);
         };
-        // Only with this state does a later line beginning with a brace continue the message.
-        let opens =
-            || if *last == b'{' && self.has(Self::NODE) { Trace::Brace } else { Trace::None };
+        // Only with these states does a later line beginning with a brace, or an empty line, continue the message.
+        let opens = || match last {
+            b'{' if self.has(Self::NODE) => Trace::Brace,
+            b'-' if self.has(Self::DOTNET) && is_dotnet_inner_end(line) => Trace::DotnetPart,
+            _ => Trace::None,
+        };
         if matches!(first, b' ' | b'\t') {
             if self.has(Self::PYTHON) && line.starts_with(GROUP) {
                 return (Link::of(trace == Trace::PythonChain), Trace::PythonException);
             }
             return match trace {
-                Trace::None | Trace::NodeModules => (Link::Continues, opens()),
+                Trace::None
+                | Trace::NodeModules
+                | Trace::DotnetPart
+                | Trace::Php
+                | Trace::PhpGap => (Link::Continues, opens()),
+                Trace::RustPanic => (Link::Continues, Trace::RustText(0)),
+                Trace::RustError | Trace::RustGap => {
+                    (Link::Continues, opens().or(Trace::RustError))
+                }
                 Trace::RubyGap | Trace::RubyCode if is_ruby_mark(line) => {
                     (Link::Reunites, Trace::RubyError)
                 }
@@ -110,6 +160,28 @@ impl Languages {
             }
             b'r' | b'u' | b'S' if self.has(Self::GO) && is_go_error(line) => {
                 (Link::Begins, Trace::GoError)
+            }
+            b'-' if self.has(Self::DOTNET) && line.starts_with(DOTNET_RETHROWN) => {
+                (Link::Continues, Trace::DotnetPart)
+            }
+            b'-' if self.has(Self::DOTNET) && line.starts_with(DOTNET_INNER) => {
+                (Link::Continues, opens())
+            }
+            // Too general for logs of other languages.
+            b'P' if self == Self::DOTNET && line.starts_with(b"Parameter name: ") => {
+                (Link::Continues, Trace::None)
+            }
+            b'S' | b'[' if self.has(Self::PHP) && PHP_TRACES.contains(&line) => {
+                (Link::Continues, Trace::Php)
+            }
+            b't' if self.has(Self::RUST) && is_rust_panic(line) => {
+                // Before version 1.73, the text was in the first line.
+                let is_before_text = line.ends_with(b":");
+                let state = if is_before_text { Trace::RustPanic } else { Trace::RustText(0) };
+                (Link::Begins, state)
+            }
+            b'E' if self.has(Self::RUST) && line.starts_with(b"Error: ") => {
+                (Link::Begins, opens().or(Trace::RustError))
             }
             b'g' if self.has(Self::GO) && is_goroutine(line) => (Link::Continues, Trace::Go),
             b'R' if self.has(Self::NODE) && line == b"Require stack:" => {
@@ -136,6 +208,10 @@ fn empty_line(trace: Trace) -> (Link, Trace) {
         | Trace::GoPanic
         | Trace::Go => (Link::Continues, trace),
         Trace::RubyError => (Link::MayBegin, Trace::RubyGap),
+        Trace::DotnetPart => (Link::Continues, Trace::None),
+        Trace::Php => (Link::MayBegin, Trace::PhpGap),
+        Trace::RustPanic => (Link::Continues, Trace::RustText(0)),
+        Trace::RustError => (Link::MayBegin, Trace::RustGap),
         _ => text_after(trace).unwrap_or((Link::Begins, Trace::None)),
     }
 }
@@ -145,6 +221,7 @@ fn text_after(trace: Trace) -> Option<(Link, Trace)> {
     let state = match trace {
         Trace::PythonException => Trace::PythonText(1),
         Trace::PythonText(lines) if lines < TEXT => Trace::PythonText(lines + 1),
+        Trace::RustText(lines) if lines < TEXT => Trace::RustText(lines + 1),
         Trace::RubyGap => Trace::RubyCode,
         _ => return None,
     };
@@ -172,6 +249,25 @@ fn in_trace(line: &[u8], trace: Trace) -> Option<(Link, Trace)> {
         Trace::Brace if line.starts_with(b"}") => {
             let opens = line.ends_with(b"{");
             (Link::Continues, if opens { Trace::Brace } else { Trace::None })
+        }
+        Trace::Php if is_php_frame(line) || line.starts_with(PHP_PREVIOUS) => {
+            (Link::Continues, Trace::Php)
+        }
+        // Monolog ends a trace within the text of a JSON object.
+        Trace::Php if line.starts_with(b"\"}") => (Link::Continues, Trace::None),
+        Trace::PhpGap if line.starts_with(b"Next ") || line.starts_with(PHP_PREVIOUS) => {
+            (Link::Reunites, Trace::Php)
+        }
+        Trace::RustPanic => (Link::Continues, Trace::RustText(0)),
+        Trace::RustText(_) if line == b"stack backtrace:" => (Link::Reunites, Trace::Rust),
+        Trace::RustText(_) if line.starts_with(b"note: run with `RUST_BACKTRACE=") => {
+            (Link::Reunites, Trace::None)
+        }
+        Trace::Rust if line.starts_with(b"note: Some details are omitted, ") => {
+            (Link::Continues, Trace::None)
+        }
+        Trace::RustGap if matches!(line, b"Caused by:" | b"Stack backtrace:") => {
+            (Link::Reunites, Trace::RustError)
         }
         _ => return None,
     })
@@ -260,4 +356,22 @@ fn is_ruby_error(line: &[u8]) -> bool {
 /// Returns whether `line`, which is indented, marks a part of the code above it.
 fn is_ruby_mark(line: &[u8]) -> bool {
     line.contains(&b'^') && line.iter().all(|byte| b" \t^~".contains(byte))
+}
+
+/// Returns whether `line` is the last one of an inner exception. Its frames are indented.
+fn is_dotnet_inner_end(line: &[u8]) -> bool {
+    let is_inner = line.starts_with(b" ") || line.starts_with(DOTNET_INNER);
+    is_inner && line.ends_with(b"<---")
+}
+
+/// Returns whether `line` has the form `#0 /app.php(7): f()` or `#1 {main}`.
+fn is_php_frame(line: &[u8]) -> bool {
+    let number = line.strip_prefix(b"#").unwrap_or_default();
+    let digits = number.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    digits > 0 && number[digits..].starts_with(b" ")
+}
+
+/// Returns whether `line` has the form `thread 'main' (42) panicked at src/main.rs:2:5:`.
+fn is_rust_panic(line: &[u8]) -> bool {
+    line.starts_with(b"thread '") && memmem::find(line, b" panicked at ").is_some()
 }

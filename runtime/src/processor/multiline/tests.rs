@@ -3,6 +3,8 @@ use serde_json::{Value, json};
 use tremor_abi::batch::{Event, HostBatch, HostOutput};
 use tremor_pdk::{Batch, Output, Preprocessor, literal, testing::TestHost};
 
+mod languages;
+
 use super::Multiline;
 use crate::processor::testing::{messages, pre, preprocessor, process, run};
 
@@ -164,9 +166,13 @@ fn unrelated_lines_are_not_joined() {
         "a.rb:1:in 'f': x (ArgumentError)\n\n1.time {}\n2\nDid you mean?  times",
         "Require stack\n- a\n- b\nrax    0x0\n[signal x",
         "The above exception was the direct cause of the following exception:\na",
+        "x<---\n\n--- End of file ---\nx",
+        "#0 a\n\"}\n\nNext page\n[previous exception] x\nStack trace: none\n[stacktrace] x",
+        "thread 'a' started\nx\nstack backtrace:\nnote: run with `RUST_BACKTRACE=1`\nx",
+        "Error: x\n\ny\n\nCaused by\nnote: Some details are omitted, x\nStack backtrace:\nx",
     ] {
         let expected: Vec<_> = lines.split('\n').collect();
-        for preset in ["java", "python", "go", "ruby", "node", "all"] {
+        for preset in ["java", "python", "go", "ruby", "node", "dotnet", "php", "rust", "all"] {
             assert_eq!(join(&json!({ "preset": preset }), lines), expected, "{preset}");
         }
     }
@@ -413,7 +419,9 @@ proptest! {
     #[test]
     fn messages_do_not_depend_on_cuts(
         lines in vec("(| |\tat f|Caused by: x|Traceback \\(most recent call last\\):|panic: x|\
-            goroutine 1 \\[running\\]:|main\\.f\\(\\)|E: x|\\}|x \\{|a:1:in 'f'|2024 x|The above exception was the \
+            goroutine 1 \\[running\\]:|main\\.f\\(\\)|E: x|\\}|x \\{|a:1:in 'f'|2024 x|Error: x|Caused by:|\
+            Stack trace:|#0 a|Next b|thread 'm' panicked at a:1:2:|\
+            stack backtrace:|note: run with `RUST_BACKTRACE=1`| a<---|The above exception was the \
             direct cause of the following exception:|\
             \x20 \\+ Exception Group Traceback \\(most recent call last\\):)\r?\n", 0..30),
         cuts in vec(1..40_usize, 1..20),
