@@ -52,7 +52,9 @@ impl Framing {
     /// Detects octet counting (RFC 6587, section 3.4.1). A number is a length only if a space and the `<` of a priority
     /// follow it, because messages without a priority may begin with a number, such as the year of their time.
     fn of(input: &[u8]) -> Self {
-        let digits = input.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        // The number of bytes to check is bounded, because each fragment of a message is checked from its beginning.
+        let digits = input.iter().take(MAX_DIGITS + 1).take_while(|byte| byte.is_ascii_digit());
+        let digits = digits.count();
         if digits == 0 || digits > MAX_DIGITS {
             return Self::Delimited;
         }
@@ -114,6 +116,7 @@ mod tests {
     use proptest::{collection::vec, prelude::*};
     use serde_json::json;
 
+    use super::{Framing, MAX_DIGITS};
     use crate::processor::testing::{cut_anywhere, pre, run};
 
     const NAME: &str = "syslog-frames";
@@ -177,6 +180,15 @@ mod tests {
         split(b"<13>a\n<13>b", &[b"<13>a", b"<13>b"], &[]);
         let expected = "the stream ended within a message: 6 of 10 bytes were received";
         split(b"<13>a\n10 <13>bc", &[b"<13>a"], &[expected]);
+    }
+
+    #[test]
+    fn digits_are_searched_for_a_length_only_at_their_start() {
+        let mut digits = "7".repeat(1 << 20);
+        assert_eq!(Framing::of(digits.as_bytes()), Framing::Delimited);
+        digits.truncate(MAX_DIGITS);
+        assert_eq!(Framing::of(digits.as_bytes()), Framing::Unknown);
+        split("7".repeat(1_000).as_bytes(), &["7".repeat(1_000).as_bytes()], &[]);
     }
 
     #[test]
