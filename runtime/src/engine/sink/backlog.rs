@@ -55,8 +55,6 @@ pub(crate) struct Backlog {
     retained: RetainedMemory,
     /// Contains the waiting deliveries while the sink is down and its task waits.
     shelf: Shelf,
-    /// `true` from [`Backlog::set_aside`] to [`Backlog::take_back`].
-    is_aside: bool,
 }
 
 /// Upper bound of the memory that deliveries retain, in bytes, including those in flight.
@@ -87,7 +85,6 @@ impl Backlog {
             loads: vec![Load::default()],
             retained: RetainedMemory::default(),
             shelf: Shelf::default(),
-            is_aside: false,
         }
     }
 
@@ -104,23 +101,20 @@ impl Backlog {
             let in_flight =
                 in_flight.fold((0, 0), |(a, b), (events, bytes)| (a + events, b + bytes));
             let empty = self.lanes.iter().map(|_| Lane::default()).collect();
-            self.is_aside = true;
             self.shelf.put(std::mem::replace(&mut self.lanes, empty), handle, in_flight);
         }
     }
 
     /// Takes back what [`Backlog::set_aside`] has put aside and no task has given up.
     pub(crate) fn take_back(&mut self) {
-        if std::mem::take(&mut self.is_aside)
-            && let Some(lanes) = self.shelf.take()
-        {
+        if let Some(lanes) = self.shelf.take() {
             self.lanes = lanes;
         }
     }
 
     /// Returns whether no delivery is set aside.
     pub(crate) fn is_shelf_empty(&self) -> bool {
-        !self.is_aside || self.shelf.is_empty()
+        self.shelf.is_empty()
     }
 
     /// Returns whether batches are joined and split to fit the limits of a delivery.

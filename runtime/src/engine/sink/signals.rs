@@ -21,8 +21,8 @@ use crate::engine::{
 const SILENCE: Duration = LONG_CONNECT;
 
 impl Session<'_> {
-    /// Returns the result of a call of the sink. While the call waits and the sink is down, the tasks that feed the sink
-    /// can give up waiting deliveries.
+    /// Returns the result of a call of the sink. While the call waits and the sink is down, the tasks that feed the
+    /// sink can give up waiting deliveries.
     ///
     /// # Errors
     /// Returns the cause if the session is interrupted before the call has completed.

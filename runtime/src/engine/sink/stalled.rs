@@ -78,33 +78,42 @@ impl std::fmt::Debug for Kept {
 /// The part of the sink's task in [`Stalled`]. Deliveries that are left there when the task ends are dropped, so that
 /// their events fail.
 #[derive(Default)]
-pub(super) struct Shelf(Arc<Stalled>);
+pub(super) struct Shelf {
+    stalled: Arc<Stalled>,
+    /// `true` from [`Shelf::put`] to [`Shelf::take`].
+    is_used: bool,
+}
 
 impl Shelf {
     pub(super) fn new(stalled: Arc<Stalled>) -> Self {
-        Self(stalled)
+        Self { stalled, is_used: false }
     }
 
     /// Puts waiting deliveries where other tasks can give them up. `in_flight` contains the events in flight and their
     /// memory in bytes.
     pub(super) fn put(
-        &self,
+        &mut self,
         lanes: Vec<Lane>,
         handle: &Arc<ConnectorHandle>,
         in_flight: (usize, usize),
     ) {
         let (events, bytes) = in_flight;
-        *lock(&self.0.kept) = Some(Kept { lanes, handle: handle.clone(), events, bytes });
+        self.is_used = true;
+        *lock(&self.stalled.kept) = Some(Kept { lanes, handle: handle.clone(), events, bytes });
     }
 
     /// Takes the deliveries back that no other task has given up.
-    pub(super) fn take(&self) -> Option<Vec<Lane>> {
-        lock(&self.0.kept).take().map(|kept| kept.lanes)
+    pub(super) fn take(&mut self) -> Option<Vec<Lane>> {
+        // Called at every poll of a sink, so the usual case takes no lock.
+        let kept =
+            if std::mem::take(&mut self.is_used) { lock(&self.stalled.kept).take() } else { None };
+        kept.map(|kept| kept.lanes)
     }
 
     /// Returns whether no delivery waits.
     pub(super) fn is_empty(&self) -> bool {
-        lock(&self.0.kept).as_ref().is_none_or(|kept| kept.lanes.iter().all(|it| it.len() == 0))
+        let has_any = |kept: &Kept| kept.lanes.iter().any(|it| it.len() > 0);
+        !self.is_used || !lock(&self.stalled.kept).as_ref().is_some_and(has_any)
     }
 }
 

@@ -203,3 +203,33 @@ fn paused_sink_gives_up_what_it_has_joined() {
     both.sort_unstable();
     assert_eq!(both, all(), "each event is delivered once, here or there");
 }
+
+/// A sink that does not answer the delivery in its first slot, and rejects the others for five seconds each.
+#[derive(Clone)]
+struct HalfSilent;
+
+impl DynSink for HalfSilent {
+    fn demand(&mut self) -> Demand {
+        Demand::new().at_most(2)
+    }
+
+    fn poll_deliver(
+        &mut self,
+        _: &mut Context<'_>,
+        slot: usize,
+        _: &mut Batch,
+    ) -> Poll<Result<Vec<Exception>, Error>> {
+        let later = Error::full("later").retry_after(Duration::from_secs(5));
+        if slot == 0 { Poll::Pending } else { Poll::Ready(Err(later)) }
+    }
+}
+
+#[test]
+fn rejected_deliveries_do_not_end_the_silence_of_another() {
+    let setup = flow(3).set("sink", |it| {
+        it.in_flight = NonZeroU64::new(2);
+        it.ordered = Some(false);
+    });
+    let (_, letters) = run(setup, 9, &peer_of(HalfSilent), async |_| {});
+    assert_eq!(letters, all());
+}
