@@ -8,9 +8,8 @@ use crate::{
     engine::{
         control::Control,
         processors::Processors,
-        queue::{self, Bounds, Overflow, Receiver, Sender},
+        queue::{self, Bounds, Overflow, Receiver, Sender, stalled::Stalled},
         route::outlets::Outlet,
-        sink::stalled::Stalled,
         target::{Ports, Target},
         tracking::stats::{FlowCounters, Stats},
     },

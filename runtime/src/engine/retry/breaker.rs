@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::engine::{
-    sink::stalled::Stalled,
+    queue::stalled::Stalled,
     sync::watch::{Waiter, Watch},
 };
 
@@ -69,8 +69,8 @@ impl Outage {
     }
 
     /// Returns the state that the tasks share which feed the sink.
-    pub(crate) fn stalled(&self) -> Arc<Stalled> {
-        self.stalled.clone()
+    pub(crate) fn stalled(&self) -> &Stalled {
+        &self.stalled
     }
 
     /// Marks the sink as down.

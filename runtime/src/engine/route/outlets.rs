@@ -11,9 +11,8 @@ use crate::engine::{
     control::Control,
     handle::{connection::Connection, status::Bound},
     logging::losses::OverflowReason,
-    queue::{Load, Queued, Sender, sender::Spent},
+    queue::{Load, Queued, Sender, sender::Spent, stalled::Stalled},
     route::fan_out::pass_on,
-    sink::stalled::Stalled,
     tracking::{stats::Stats, token::InFlight},
 };
 use crate::flow::WhenFull;

@@ -1,6 +1,7 @@
 //! The sink side of a connector: encodes, frames and delivers batches, and handles the answers of the sink.
 
 mod answer;
+mod aside;
 pub(crate) mod backlog;
 mod encode;
 mod items;
@@ -10,7 +11,6 @@ pub(crate) mod postprocessors;
 pub(crate) mod retry;
 mod signals;
 mod slots;
-pub(crate) mod stalled;
 mod streams;
 pub(crate) mod terms;
 
@@ -206,7 +206,7 @@ impl SinkSide {
         }
         // The tasks that feed the sink may give up its deliveries before they end, so the task is woken by their end.
         let ended = self.queue.poll_ended(context);
-        let is_empty = self.backlog.is_empty() && self.backlog.is_shelf_empty();
+        let is_empty = self.backlog.is_empty() && self.backlog.is_aside_empty();
         if is_empty { ended } else { Poll::Pending }
     }
 
