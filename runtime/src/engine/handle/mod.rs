@@ -38,7 +38,7 @@ use crate::{
 
 /// If an attempt to connect takes this long, the connector counts as tried, so that the start of a run does not wait
 /// for the attempt.
-const LONG_CONNECT: Duration = Duration::from_secs(10);
+pub(crate) const LONG_CONNECT: Duration = Duration::from_secs(10);
 
 /// The object through which a connector is paused, restarted and observed.
 #[derive(Debug)]

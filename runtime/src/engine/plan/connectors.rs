@@ -157,7 +157,8 @@ impl Connectors<'_> {
             postprocessors: self.postprocessors.remove(&id).unwrap_or_default(),
             codec: encoder.map_err(|error| self.broken(spec, &error))?,
             control: self.control.clone(),
-            backlog: Backlog::new(None, self.control.clock().clone()),
+            backlog: Backlog::new(None, self.control.clock().clone())
+                .shared_in(task.outage.stalled()),
             terms: terms(spec),
             is_grant_logged: false,
             tick: TICK,
@@ -170,6 +171,7 @@ impl Connectors<'_> {
             handle: task.handle.clone(),
             outage: task.outage.clone(),
             when_full: spec.queue.when_full,
+            silent_since: None,
         })
     }
 
@@ -188,8 +190,8 @@ impl Connectors<'_> {
         let blocks = sink.is_none_or(|id| when_full(self.flow, graph.node(id)).blocks());
         let feeding = feeding.filter(|id| blocks && Some(graph.node(*id).index) != own);
         let breakers = feeding.map(|id| self.breakers.entry(id).or_default().clone()).collect();
-        let is_down = sink.map(|id| self.queues.is_down(id)).unwrap_or_default();
-        let outage = Outage::new(breakers, is_down);
+        let stalled = sink.map(|id| self.queues.stalled(id)).unwrap_or_default();
+        let outage = Outage::new(breakers, stalled);
         if !blocks {
             // No source waits for the first connection, so the queue may have to give batches up before it.
             outage.begin();

@@ -1,10 +1,6 @@
 //! The queues between tasks, and the targets of ports.
 
-use std::{
-    collections::HashMap,
-    num::NonZeroU64,
-    sync::{Arc, atomic::AtomicBool},
-};
+use std::{collections::HashMap, num::NonZeroU64, sync::Arc};
 
 use super::placement::{Runners, when_full};
 use crate::{
@@ -12,7 +8,7 @@ use crate::{
     engine::{
         control::Control,
         processors::Processors,
-        queue::{self, Bounds, Overflow, Receiver, Sender},
+        queue::{self, Bounds, Overflow, Receiver, Sender, stalled::Stalled},
         route::outlets::Outlet,
         target::{Ports, Target},
         tracking::stats::{FlowCounters, Stats},
@@ -31,7 +27,7 @@ struct Sending {
     queue: Sender,
     name: Arc<str>,
     stats: Arc<Stats>,
-    is_down: Arc<AtomicBool>,
+    stalled: Arc<Stalled>,
 }
 
 impl Queues {
@@ -61,8 +57,8 @@ impl Queues {
             control.add_queue(id.number(), receiver.senders());
             counters.set_queue(&node.name, node.role, receiver.gauge());
             let (name, stats) = (node.name.as_str().into(), counters.of(&node.name, node.role));
-            let is_down = Arc::default();
-            queues.senders.insert(id, Sending { queue, name, stats, is_down });
+            let stalled = Arc::default();
+            queues.senders.insert(id, Sending { queue, name, stats, stalled });
             queues.receivers.insert(id, receiver);
         }
         queues
@@ -71,24 +67,24 @@ impl Queues {
     /// Returns the outlets into the queues of `targets` for the tasks of `sender`.
     pub(super) fn outlets(&self, targets: &Targets<'_>, sender: NodeId) -> Vec<Outlet> {
         let outlet = |(at, id): (usize, &NodeId)| {
-            let Sending { queue, name, stats, is_down } = self.senders.get(id)?;
+            let Sending { queue, name, stats, stalled } = self.senders.get(id)?;
             let overflow = targets.overflow.get(id).cloned().unwrap_or_default();
             Some(Outlet {
                 queue: queue.of(sender.number()),
                 name: name.clone(),
                 stats: stats.clone(),
-                drops: when_full(targets.flow, targets.flow.graph.node(*id)).drops(),
+                when_full: when_full(targets.flow, targets.flow.graph.node(*id)),
                 overflow,
                 is_for_overflow: at >= targets.linked,
-                is_down: is_down.clone(),
+                stalled: stalled.clone(),
             })
         };
         targets.queued.iter().enumerate().filter_map(outlet).collect()
     }
 
-    /// Returns the flag that says whether the sink `id` takes nothing from its queue.
-    pub(super) fn is_down(&self, id: NodeId) -> Arc<AtomicBool> {
-        self.senders.get(&id).map(|it| it.is_down.clone()).unwrap_or_default()
+    /// Returns the state of the sink `id` that the tasks share which feed the sink.
+    pub(super) fn stalled(&self, id: NodeId) -> Arc<Stalled> {
+        self.senders.get(&id).map(|it| it.stalled.clone()).unwrap_or_default()
     }
 
     /// Removes and returns the receiver of the queue of `id`. Call this only after all outlets of the queue were

@@ -9,6 +9,7 @@ pub mod hand_over;
 pub(crate) mod mailbox;
 pub(crate) mod receiver;
 pub(crate) mod sender;
+pub(crate) mod stalled;
 #[cfg(test)]
 mod tests;
 

@@ -85,9 +85,13 @@ impl Sender {
         poll_fn(|context| self.mailbox.poll_capacity(context, &mut self.slot)).await;
     }
 
-    /// Removes a batch from the queue, as if the queue were full. [`Sender::take_overflow`] returns it.
-    pub(crate) fn remove(&mut self) {
-        self.overflow.extend(self.mailbox.remove());
+    /// Removes a batch from the queue, as if the queue were full. [`Sender::take_overflow`] returns it. Returns whether
+    /// there was a batch.
+    pub(crate) fn remove(&mut self) -> bool {
+        let removed = self.mailbox.remove();
+        let is_some = removed.is_some();
+        self.overflow.extend(removed);
+        is_some
     }
 
     /// Adds a batch that the queue refused to those that [`Sender::take_overflow`] returns.

@@ -3,12 +3,15 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
     task::{Context, Poll},
 };
 
-use crate::engine::sync::watch::{Waiter, Watch};
+use crate::engine::{
+    queue::stalled::Stalled,
+    sync::watch::{Waiter, Watch},
+};
 
 /// The breaker of one source. It is open while any sink that the source feeds is down.
 #[derive(Debug, Default)]
@@ -50,19 +53,24 @@ impl Changes<'_> {
 /// to connect, until it is connected.
 #[derive(Debug, Default)]
 pub(crate) struct Outage {
-    is_down: Arc<AtomicBool>,
+    stalled: Arc<Stalled>,
     sources: Vec<Arc<Breaker>>,
 }
 
 impl Outage {
-    /// Creates the state of a sink that is not down. `is_down` is `true` while the sink is down.
-    pub(crate) fn new(sources: Vec<Arc<Breaker>>, is_down: Arc<AtomicBool>) -> Self {
-        Self { is_down, sources }
+    /// Creates the state of a sink that is not down. The state is also set in `stalled`.
+    pub(crate) fn new(sources: Vec<Arc<Breaker>>, stalled: Arc<Stalled>) -> Self {
+        Self { stalled, sources }
     }
 
     /// Returns whether the sink is down.
     pub(crate) fn is_down(&self) -> bool {
-        self.is_down.load(Ordering::Relaxed)
+        self.stalled.is_down()
+    }
+
+    /// Returns the state that the tasks share which feed the sink.
+    pub(crate) fn stalled(&self) -> &Stalled {
+        &self.stalled
     }
 
     /// Marks the sink as down.
@@ -73,13 +81,13 @@ impl Outage {
     /// Marks the sink as not down, because it works or because its state is not known.
     pub(crate) fn end(&self) {
         // Called for every batch, so the usual case does not write to the atomic.
-        if self.is_down.load(Ordering::Relaxed) {
+        if self.is_down() {
             self.set(false);
         }
     }
 
     fn set(&self, is_down: bool) {
-        if self.is_down.swap(is_down, Ordering::Relaxed) == is_down {
+        if self.stalled.set_down(is_down) == is_down {
             return;
         }
         for source in &self.sources {

@@ -3,10 +3,7 @@
 use std::{
     collections::VecDeque,
     future::poll_fn,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -14,10 +11,11 @@ use crate::engine::{
     control::Control,
     handle::{connection::Connection, status::Bound},
     logging::losses::OverflowReason,
-    queue::{Load, Queued, Sender, sender::Spent},
+    queue::{Load, Queued, Sender, sender::Spent, stalled::Stalled},
     route::fan_out::pass_on,
-    tracking::stats::Stats,
+    tracking::{stats::Stats, token::InFlight},
 };
+use crate::flow::WhenFull;
 
 /// A queue to which a component sends events.
 pub(crate) struct Outlet {
@@ -29,12 +27,12 @@ pub(crate) struct Outlet {
     /// Indexes of the outlets that get the batches for which this queue has no capacity. If there are none, a queue that
     /// does not let its senders wait drops these batches.
     pub(crate) overflow: Vec<usize>,
-    /// `true` if this queue drops batches for which it has no capacity.
-    pub(crate) drops: bool,
+    /// The treatment of batches for which this queue has no capacity.
+    pub(crate) when_full: WhenFull,
     /// `true` if the component sends only such batches to this queue.
     pub(crate) is_for_overflow: bool,
-    /// `true` while the receiver is a sink that takes nothing from its queue, because it is down or paused.
-    pub(crate) is_down: Arc<AtomicBool>,
+    /// State of the receiver, if the receiver is a sink.
+    pub(crate) stalled: Arc<Stalled>,
 }
 
 /// The queues of a component.
@@ -70,7 +68,10 @@ impl Outlets {
     /// Returns the waits of sources that end if queues give batches up.
     pub(crate) fn relieves(&self) -> Relieves {
         let passes_on = self.all.iter().any(|outlet| !outlet.overflow.is_empty());
-        Relieves { pulls: passes_on, memory: passes_on || self.all.iter().any(|it| it.drops) }
+        Relieves {
+            pulls: passes_on,
+            memory: passes_on || self.all.iter().any(|it| it.when_full.drops()),
+        }
     }
 
     /// Drops the senders of all queues.
@@ -120,18 +121,29 @@ impl Outlets {
         spent
     }
 
-    /// Gives up a batch of each queue that does so if it has no capacity and whose sink takes nothing. Call this if a
-    /// source waits because of `bound`. Batches that would be dropped wait for no acknowledgement.
+    /// Gives up a waiting delivery of each sink that takes nothing, or else a batch of its queue, if the queue gives up
+    /// batches for which it has no capacity. Call this if a source waits because of `bound`. Batches that would be
+    /// dropped wait for no acknowledgement.
     pub(crate) async fn relieve(&mut self, bound: Bound, connection: Option<&Connection>) {
         let mut ready = VecDeque::new();
         for at in 0..self.all.len() {
             let outlet = &mut self.all[at];
-            let for_memory = bound == Bound::Memory && outlet.drops;
+            let for_memory = bound == Bound::Memory && outlet.when_full.drops();
             let gives_up = !outlet.overflow.is_empty() || for_memory;
-            if gives_up && outlet.is_down.load(Ordering::Relaxed) {
-                outlet.queue.remove();
-                self.pass_overflow(at, OverflowReason::QueueFull, &mut ready);
+            if !gives_up || !outlet.stalled.is_down() {
+                continue;
             }
+            // The deliveries of the sink are older than the batches in its queue.
+            let newest = outlet.when_full == WhenFull::DropNewest;
+            let in_queue = newest && outlet.queue.remove();
+            let waiting = if in_queue { Vec::new() } else { outlet.stalled.remove(newest) };
+            if waiting.is_empty() && !in_queue {
+                outlet.queue.remove();
+            }
+            for item in waiting {
+                self.pass(at, item, OverflowReason::QueueFull, &mut ready);
+            }
+            self.pass_overflow(at, OverflowReason::QueueFull, &mut ready);
         }
         self.send(&mut ready, connection).await;
     }
@@ -185,8 +197,8 @@ impl Outlets {
         self.pass_overflow(at, OverflowReason::QueueFull, ready);
         let Some(refused) = refused else { return Poll::Ready(()) };
         // The queue returns the batch because the task of its receiver has ended.
-        let Outlet { queue, stats, drops, overflow, .. } = &mut self.all[at];
-        if *drops || !overflow.is_empty() {
+        let Outlet { queue, stats, when_full, overflow, .. } = &mut self.all[at];
+        if when_full.drops() || !overflow.is_empty() {
             queue.add_overflow(refused);
             self.pass_overflow(at, OverflowReason::FlowEnded, ready);
         } else {
@@ -205,21 +217,31 @@ impl Outlets {
         why: OverflowReason,
         ready: &mut VecDeque<(usize, Queued)>,
     ) {
-        let Outlet { queue, name, stats, overflow, .. } = &mut self.all[at];
-        for queued in queue.take_overflow() {
-            let events = queued.events();
-            stats.taken(events);
-            if !overflow.is_empty() {
-                pass_on(name, overflow, queued.item, why, stats, |at, item| {
-                    ready.push_back((at, item.into()));
-                });
-                continue;
-            }
-            stats.dropped(events);
-            stats.dropped_at_end(if why == OverflowReason::FlowEnded { events } else { 0 });
-            self.control.losses().dropped(name, events, why);
-            queued.item.token.settle();
+        for queued in self.all[at].queue.take_overflow() {
+            self.all[at].stats.taken(queued.events());
+            self.pass(at, queued.item, why, ready);
         }
+    }
+
+    /// Drops a batch that the receiver of the queue `at` has taken, or adds it to `ready` for other queues.
+    fn pass(
+        &self,
+        at: usize,
+        item: InFlight,
+        why: OverflowReason,
+        ready: &mut VecDeque<(usize, Queued)>,
+    ) {
+        let Outlet { name, stats, overflow, .. } = &self.all[at];
+        if !overflow.is_empty() {
+            return pass_on(name, overflow, item, why, stats, |at, item| {
+                ready.push_back((at, item.into()));
+            });
+        }
+        let events = item.batch.len();
+        stats.dropped(events);
+        stats.dropped_at_end(if why == OverflowReason::FlowEnded { events } else { 0 });
+        self.control.losses().dropped(name, events, why);
+        item.token.settle();
     }
 
     fn take_spent(&mut self) -> Spent {

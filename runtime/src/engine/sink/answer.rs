@@ -132,6 +132,7 @@ impl SinkSide {
     /// any event.
     pub(super) fn progress(&mut self, has_taken: bool) {
         self.outage.end();
+        self.silent_since = None;
         if self.retries.progress(has_taken) {
             self.handle.recover(Retried::Deliver);
         }

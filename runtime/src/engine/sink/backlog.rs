@@ -4,7 +4,7 @@
 //! among lanes by their stream. If the sink has limits for deliveries, the backlog joins small batches and splits large
 //! ones. It decides which delivery may start next, and when.
 
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
 use tremor_abi::batch::{HostBatch, Pool};
 use tremor_pdk::Batch;
@@ -12,8 +12,10 @@ use tremor_pdk::Batch;
 use crate::clock::Clock;
 use crate::dynamic::DynSink;
 use crate::engine::{
-    queue::Left,
+    handle::ConnectorHandle,
+    queue::{Left, stalled::Stalled},
     sink::{
+        aside::Aside,
         lane::{Batching, Lane, Leaving},
         pending::{Part, Pending, Store},
         slots::Slots,
@@ -51,6 +53,8 @@ pub(crate) struct Backlog {
     /// Load of each lane when [`Backlog::update_loads`] last ran, plus the events assigned since.
     loads: Vec<Load>,
     retained: RetainedMemory,
+    /// Contains the waiting deliveries while the sink is down and its task waits.
+    aside: Aside,
 }
 
 /// Upper bound of the memory that deliveries retain, in bytes, including those in flight.
@@ -80,7 +84,38 @@ impl Backlog {
             is_short: false,
             loads: vec![Load::default()],
             retained: RetainedMemory::default(),
+            aside: Aside::default(),
         }
+    }
+
+    /// Lets the tasks that share `stalled` give up deliveries that [`Backlog::set_aside`] was called for.
+    pub(crate) fn shared_in(self, stalled: &Stalled) -> Self {
+        self.aside.share_in(stalled);
+        self
+    }
+
+    /// Puts the waiting deliveries where the tasks that feed the sink can give them up. Call [`Backlog::take_back`]
+    /// before any other method but [`Backlog::is_aside_empty`].
+    pub(crate) fn set_aside(&mut self, handle: &Arc<ConnectorHandle>) {
+        if self.has_waiting() {
+            let in_flight = self.slots.pending().map(|it| (it.events(), it.weight));
+            let in_flight =
+                in_flight.fold((0, 0), |(a, b), (events, bytes)| (a + events, b + bytes));
+            let empty = self.lanes.iter().map(|_| Lane::default()).collect();
+            self.aside.put(std::mem::replace(&mut self.lanes, empty), handle, in_flight);
+        }
+    }
+
+    /// Takes back what [`Backlog::set_aside`] has put aside and no task has given up.
+    pub(crate) fn take_back(&mut self) {
+        if let Some(lanes) = self.aside.take() {
+            self.lanes = lanes;
+        }
+    }
+
+    /// Returns whether no delivery is set aside.
+    pub(crate) fn is_aside_empty(&self) -> bool {
+        self.aside.is_empty()
     }
 
     /// Returns whether batches are joined and split to fit the limits of a delivery.

@@ -68,6 +68,19 @@ impl Lane {
         self.0.front().map(|pending| pending.sequence)
     }
 
+    /// Returns the sequence number of the last waiting delivery.
+    pub(super) fn last(&self) -> Option<u64> {
+        self.0.back().map(|pending| pending.sequence)
+    }
+
+    pub(super) fn pop_first(&mut self) -> Option<Pending> {
+        self.0.pop_front()
+    }
+
+    pub(super) fn pop_last(&mut self) -> Option<Pending> {
+        self.0.pop_back()
+    }
+
     pub(super) fn into_waiting(self) -> impl Iterator<Item = Pending> {
         self.0.into_iter()
     }

@@ -1,7 +1,9 @@
 //! The sink side of a connector: encodes, frames and delivers batches, and handles the answers of the sink.
 
 mod answer;
+mod aside;
 pub(crate) mod backlog;
+mod encode;
 mod items;
 pub(crate) mod lane;
 pub(crate) mod pending;
@@ -19,8 +21,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tremor_abi::batch::HostBatch;
-use tremor_pdk::{Batch, Demand, Error, Exception};
+use tremor_pdk::{Demand, Error, Exception};
 
 use crate::clock::Alarm;
 use crate::engine::{
@@ -32,7 +33,7 @@ use crate::engine::{
         series::Retried,
     },
     logging::losses::OverflowReason,
-    queue::{Payload, Queued, Receiver},
+    queue::{Queued, Receiver},
     retry::breaker::Outage,
     route::router::Router,
     sink::{
@@ -44,7 +45,7 @@ use crate::engine::{
         terms::Terms,
     },
     sync::turn::Turn,
-    tracking::{tap::IN, token::InFlight},
+    tracking::tap::IN,
 };
 use crate::{codec::BatchEncoder, dynamic::DynSink, flow::WhenFull};
 
@@ -76,6 +77,9 @@ pub(crate) struct SinkSide {
     pub(crate) outage: Arc<Outage>,
     /// The treatment of events for which the queue has no capacity.
     pub(crate) when_full: WhenFull,
+    /// Time since which the sink should have answered a delivery and the peer has accepted none. Always `None` if the
+    /// sink may stop its sources.
+    pub(crate) silent_since: Option<Instant>,
 }
 
 /// Reason why [`Session::next`] returns.
@@ -105,6 +109,8 @@ enum Due {
     Operator,
     /// `on_tick` of the sink has to be called.
     Tick,
+    /// The sink has not answered for so long that it counts as down.
+    Silent,
 }
 
 /// Conditions for the next steps of a sink.
@@ -114,7 +120,7 @@ struct WaitConditions {
     may_receive: bool,
     /// `true` if the sink may be flushed, so that it answers the deliveries in flight.
     may_flush: bool,
-    times: [(Option<Instant>, Due); 3],
+    times: [(Option<Instant>, Due); 4],
 }
 
 impl WaitConditions {
@@ -150,8 +156,9 @@ struct Session<'s> {
 
 impl SinkSide {
     /// Fails or drops all undelivered events, because the sink has ended permanently, and counts them.
-    pub(crate) fn abandon(self) {
+    pub(crate) fn abandon(mut self) {
         let drops = self.when_full.drops();
+        self.backlog.take_back();
         if self.undrained && drops {
             tracing::warn!(
                 component = &*self.router.name,
@@ -181,6 +188,7 @@ impl SinkSide {
         if self.when_full != WhenFull::DeadLetter {
             return;
         }
+        self.backlog.take_back();
         for item in self.backlog.take_items() {
             self.router.pass_on(item, OverflowReason::FlowEnded).await;
         }
@@ -193,17 +201,29 @@ impl SinkSide {
     /// Completes once the queue has ended and all deliveries were answered. If an attempt to close the sink was made,
     /// also waits until the sink is closed. The sink may be disconnected meanwhile.
     pub(crate) fn poll_done(&self, context: &Context<'_>) -> Poll<()> {
-        if self.backlog.is_empty() && !self.undrained {
-            self.queue.poll_ended(context)
-        } else {
-            Poll::Pending
+        if self.undrained || (self.when_full.blocks() && !self.backlog.is_empty()) {
+            return Poll::Pending;
+        }
+        // The tasks that feed the sink may give up its deliveries before they end, so the task is woken by their end.
+        let ended = self.queue.poll_ended(context);
+        let is_empty = self.backlog.is_empty() && self.backlog.is_aside_empty();
+        if is_empty { ended } else { Poll::Pending }
+    }
+
+    /// Lets the tasks that feed the sink give up its waiting deliveries, if the sink stops no source and is down. Call
+    /// [`Backlog::take_back`] before the sink continues.
+    fn set_aside(&mut self) {
+        if !self.when_full.blocks() && self.outage.is_down() {
+            self.backlog.set_aside(&self.handle);
         }
     }
 
     /// Runs the sink of one connection until the connection ends.
     pub(crate) async fn run(&mut self, mut sink: Box<dyn DynSink>, connection: &Connection) -> End {
         let (control, handle) = (self.control.clone(), self.handle.clone());
+        self.backlog.take_back();
         self.retries.try_now();
+        self.silent_since = None;
         self.outage.end();
         self.handle.gate.set_idle(Side::Sink, false);
         let demand = sink.demand();
@@ -234,6 +254,9 @@ impl SinkSide {
         // Deliveries without an answer are repeated on the next connection.
         let Session { side, mut sink, .. } = session;
         side.backlog.give_up(&mut *sink);
+        if !side.when_full.blocks() {
+            side.backlog.set_aside(&side.handle);
+        }
         side.queue.set_idle();
         end
     }
@@ -287,6 +310,10 @@ impl Session<'_> {
                     Ok(())
                 }
                 Step::Due(Due::Tick) => self.tick().await,
+                Step::Due(Due::Silent) => {
+                    self.side.outage.begin();
+                    Ok(())
+                }
                 Step::Flush => self.flush().await,
                 Step::Gate | Step::Complete => Ok(()),
                 Step::Interrupted => Err(End::Interrupted),
@@ -330,6 +357,7 @@ impl Session<'_> {
                 (retry.or_else(|| backlog.next_due().filter(|_| may_begin)), Due::Retry),
                 (self.side.router.egress.due(), Due::Operator),
                 (may_tick.then_some(self.tick), Due::Tick),
+                (self.silent_at(), Due::Silent),
             ],
         }
     }
@@ -338,6 +366,7 @@ impl Session<'_> {
     async fn next(&mut self, is_paused: bool, may_begin: bool) -> Step {
         let now = self.side.control.clock().now();
         self.turn.share(now).await;
+        self.update_silence(now);
         let conditions = self.conditions(is_paused, may_begin);
         // A sink that always has work never waits here, so due timers are checked before anything is polled.
         if let Some(due) = conditions.due(now)
@@ -348,6 +377,7 @@ impl Session<'_> {
         let gathers = self.demand.gathers;
         let Self { side, sink, interrupt, turn, alarm, gate, .. } = self;
         poll_fn(|context| {
+            side.backlog.take_back();
             if !side.backlog.slots.is_empty()
                 && let Poll::Ready((slot, result)) = side.backlog.slots.poll(context, &mut **sink)
             {
@@ -384,6 +414,7 @@ impl Session<'_> {
                 if side.backlog.is_empty() && side.retries.give_up() {
                     side.handle.recover(Retried::Deliver);
                 }
+                side.set_aside();
             }
             due
         })
@@ -435,53 +466,5 @@ impl Session<'_> {
         pending.begin(self.side.router.stats.deliveries.begin());
         self.is_flushed = false;
         self.side.backlog.slots.put(pending);
-    }
-}
-
-impl SinkSide {
-    /// Returns the data for the sink: the encoded messages, or the unchanged values if the connector is structured.
-    /// Events that cannot be encoded are removed from `item` and rejected.
-    async fn encode(&mut self, item: &mut InFlight, payload: Payload) -> Batch {
-        let (mut encoded, mut rejected) = match (payload, &mut self.codec) {
-            (Payload::Encoded { encoded, rejected }, _) => (encoded, rejected),
-            (Payload::Values, Some(codec)) => {
-                let terminator = self.postprocessors.terminator();
-                codec.encode_batch(&mut item.batch, &self.router.pool, terminator)
-            }
-            (Payload::Values, None) => return item.batch.clone(),
-        };
-        rejected.extend(self.postprocessors.process(&mut encoded, &mut item.batch));
-        if !rejected.is_empty() {
-            self.router.reject(&item.batch, rejected, item.token.clone()).await;
-        }
-        let bytes = if encoded.has_buffers_of(&item.batch) {
-            encoded.size_of_all()
-        } else {
-            encoded.bytes().len()
-        };
-        self.router.stats.bytes(bytes);
-        encoded
-    }
-
-    /// Encodes a delivery again that the sink had before, because the sink may have changed the data.
-    async fn encode_again(&mut self, pending: &mut Pending) {
-        let mut outgoing = None;
-        for item in pending.items_mut() {
-            let encoded = self.encode(item, Payload::Values).await;
-            match &mut outgoing {
-                None => outgoing = Some(encoded),
-                Some(before) => {
-                    if before.shares_buffers() {
-                        // Appending to shared buffers would copy all of them.
-                        let mut own = Batch::new();
-                        own.append(std::mem::take(before));
-                        *before = own;
-                    }
-                    before.append(encoded);
-                }
-            }
-        }
-        pending.recount();
-        pending.state = State::Encoded { encoded: outgoing.unwrap_or_default() };
     }
 }

@@ -1,24 +1,87 @@
 //! Calls of a sink without a batch: `on_tick`, `flush` and `close`.
 
-use std::time::{Duration, Instant};
+use std::{
+    future::poll_fn,
+    task::Poll,
+    time::{Duration, Instant},
+};
 
 use tremor_pdk::ErrorPolicy;
 
 use crate::clock::Clock;
+use crate::dynamic::{BoxFuture, DynSink};
 use crate::engine::{
-    handle::{connection::End, series::Retried},
+    control::interrupt::Cause,
+    handle::{LONG_CONNECT, connection::End, series::Retried},
     sink::{Session, SinkSide},
 };
 
+/// Time after which a sink that stops no source counts as down if it has deliveries and the peer accepts none. An
+/// attempt to connect that takes this long counts as failed too.
+const SILENCE: Duration = LONG_CONNECT;
+
 impl Session<'_> {
+    /// Returns the result of a call of the sink. While the call waits and the sink is down, the tasks that feed the
+    /// sink can give up waiting deliveries.
+    ///
+    /// # Errors
+    /// Returns the cause if the session is interrupted before the call has completed.
+    async fn call<T>(
+        &mut self,
+        call: impl FnOnce(&mut dyn DynSink) -> BoxFuture<'_, T>,
+    ) -> Result<T, Cause> {
+        let mut silent_at = self.silent_at();
+        let Self { side, sink, interrupt, alarm, .. } = self;
+        let mut call = call(&mut **sink);
+        poll_fn(|context| {
+            side.backlog.take_back();
+            if let Poll::Ready(result) = call.as_mut().poll(context) {
+                return Poll::Ready(Ok(result));
+            }
+            if let Poll::Ready(cause) = interrupt.poll(context) {
+                return Poll::Ready(Err(cause));
+            }
+            if alarm.poll_earliest(context, [(silent_at, ())]).is_ready() {
+                silent_at = None;
+                side.outage.begin();
+            }
+            side.set_aside();
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Records whether the sink should answer a delivery. A sink that gathers deliveries answers only after a flush.
+    pub(super) fn update_silence(&mut self, now: Instant) {
+        let side = &mut *self.side;
+        if side.when_full.blocks()
+            || side.backlog.slots.is_empty()
+            || (self.demand.gathers && !self.is_flushed)
+        {
+            side.silent_since = None;
+        } else {
+            side.silent_since.get_or_insert(now);
+        }
+    }
+
+    /// Returns the time at which the sink counts as down because it does not answer.
+    pub(super) fn silent_at(&self) -> Option<Instant> {
+        let since = self.side.silent_since.filter(|_| !self.side.outage.is_down());
+        since.map(|since| since + SILENCE)
+    }
+
     /// Flushes the sink, so that it answers the deliveries in flight.
     pub(super) async fn flush(&mut self) -> Result<(), End> {
         self.is_flushed = true;
-        match self.interrupt.or(self.sink.flush()).await {
+        self.update_silence(self.side.control.clock().now());
+        match self.call(|sink| sink.flush()).await {
             Err(_) => Err(End::Interrupted),
             Ok(Err(error)) if error.policy() == ErrorPolicy::RETRY => {
                 self.is_flushed = false;
                 self.side.retries.drain_again(&error).map_err(End::of)?;
+                if !self.side.when_full.blocks() {
+                    self.side.outage.begin();
+                }
                 self.side.handle.retry(Retried::Deliver, &error, Duration::ZERO);
                 Ok(())
             }
@@ -63,7 +126,7 @@ impl Session<'_> {
     /// Calls `on_tick` of the sink and schedules the next tick.
     pub(super) async fn tick(&mut self) -> Result<(), End> {
         self.tick = next_tick(self.side.tick, self.side.control.clock(), Duration::ZERO);
-        match self.interrupt.or(self.sink.on_tick()).await {
+        match self.call(|sink| sink.on_tick()).await {
             Err(_) => Err(End::Interrupted),
             Ok(Err(error)) if error.policy() == ErrorPolicy::RETRY => {
                 self.side.retries.tick_failed(&error);

@@ -20,6 +20,7 @@ mod pausing;
 mod peer;
 mod processing;
 mod reconnecting;
+mod relieving;
 mod retrying;
 mod rounds;
 mod stopping;
