@@ -14,7 +14,7 @@ use tremor_pdk::{Error, Memory, Result};
 
 use crate::{
     config::{Format, TableConfig},
-    record::{Fields, put_json, put_number, put_text},
+    record::{fields, put_json, put_number, put_text},
     table::{Builder, Table},
 };
 
@@ -271,7 +271,7 @@ fn json_lines(
         if text.trim_ascii().is_empty() {
             continue;
         }
-        let Fields(fields) = serde_json::from_str(text)
+        let fields = fields(text)
             .map_err(|error| at_line(line, format_args!("expected a JSON object: {error}")))?;
         if key_column.is_none() {
             key_column = fields.first().map(|(name, _)| name.clone());
@@ -282,7 +282,7 @@ fn json_lines(
         for (name, value) in &fields {
             let is_key = name == key_column;
             if is_key {
-                key = Some(key_text(value.get()).ok_or_else(|| {
+                key = Some(key_text(value).ok_or_else(|| {
                     at_line(line, format_args!("`{name}` is not a text or a number"))
                 })?);
             }
@@ -291,7 +291,7 @@ fn json_lines(
                 .ok_or_else(|| at_line(line, format_args!("more than {MAX_COLUMNS} columns")))?;
             if config.fields.as_ref().map_or(!is_key, |taken| taken.contains(name)) {
                 put_number(number, &mut values);
-                put_json(value.get(), 1, &mut values)
+                put_json(value, 1, &mut values)
                     .map_err(|error| at_line(line, format_args!("`{name}`: {error}")))?;
                 count += 1;
             }

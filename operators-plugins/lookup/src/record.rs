@@ -1,14 +1,8 @@
 //! The compact form of values in the memory of a table.
 
-use std::fmt;
-
-use serde_json::value::RawValue;
 use tremor_pdk::{
     Exact, Writer,
-    serde::{
-        Deserialize, Deserializer,
-        de::{MapAccess, Visitor},
-    },
+    serde::{Deserialize, de::IgnoredAny},
 };
 
 /// Maximum depth of nested arrays and objects in a value of a table.
@@ -22,31 +16,53 @@ const NUMBER: u8 = 4;
 const ARRAY: u8 = 5;
 const OBJECT: u8 = 6;
 
-/// The fields of a JSON object in their order, with the texts of their values.
-pub(crate) struct Fields<'t>(pub(crate) Vec<(String, &'t RawValue)>);
+/// White space of JSON.
+const SPACE: [char; 4] = [' ', '\t', '\n', '\r'];
 
-impl<'de> Deserialize<'de> for Fields<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reader;
-
-        impl<'de> Visitor<'de> for Reader {
-            type Value = Fields<'de>;
-
-            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields<'de>, A::Error> {
-                let mut fields = Vec::new();
-                while let Some(field) = map.next_entry()? {
-                    fields.push(field);
-                }
-                Ok(Fields(fields))
-            }
-        }
-
-        deserializer.deserialize_map(Reader)
+/// Returns the fields of a JSON object in their order, with the texts of their values.
+///
+/// # Errors
+/// Returns a description of the mistake.
+pub(crate) fn fields(json: &str) -> Result<Vec<(String, &str)>, String> {
+    // Check the whole text first, so that an error has its position in the text.
+    serde_json::from_str::<IgnoredAny>(json).map_err(|error| error.to_string())?;
+    match json.trim_start_matches(SPACE).strip_prefix('{') {
+        Some(rest) => elements(rest, true),
+        None => Err("found another value".to_owned()),
     }
+}
+
+/// Returns the elements of an array, or the fields of an object, whose text begins after the opening bracket. The names
+/// of elements are empty.
+fn elements(rest: &str, is_object: bool) -> Result<Vec<(String, &str)>, String> {
+    let close = if is_object { '}' } else { ']' };
+    let (mut rest, mut elements) = (rest.trim_start_matches(SPACE), Vec::new());
+    if rest.starts_with(close) {
+        return Ok(elements);
+    }
+    loop {
+        let mut name = String::new();
+        if is_object {
+            name = take(&mut rest)?.0;
+            rest = rest.strip_prefix(':').ok_or("expected `:`")?.trim_start_matches(SPACE);
+        }
+        let (IgnoredAny, value) = take(&mut rest)?;
+        elements.push((name, value));
+        match rest.strip_prefix(',') {
+            Some(next) => rest = next.trim_start_matches(SPACE),
+            None if rest.starts_with(close) => return Ok(elements),
+            None => return Err(format!("expected `,` or `{close}`")),
+        }
+    }
+}
+
+/// Takes a JSON value from the beginning of `text`, and the white space after the value. Returns the value and its text.
+fn take<'t, T: Deserialize<'t>>(text: &mut &'t str) -> Result<(T, &'t str), String> {
+    let mut values = serde_json::Deserializer::from_str(text).into_iter();
+    let value = values.next().ok_or("expected a value")?.map_err(|error| error.to_string())?;
+    let (json, rest) = text.split_at_checked(values.byte_offset()).unwrap_or_default();
+    *text = rest.trim_start_matches(SPACE);
+    Ok((value, json))
 }
 
 /// Appends a number of 7 bits a byte.
@@ -82,29 +98,24 @@ pub(crate) fn put_json(json: &str, depth: usize, out: &mut Vec<u8>) -> Result<()
     if depth > MAX_DEPTH {
         return Err(format!("more than {MAX_DEPTH} nested arrays and objects"));
     }
-    fn read<'t, T: Deserialize<'t>>(json: &'t str) -> Result<T, String> {
-        serde_json::from_str(json).map_err(|error| error.to_string())
-    }
     match json.as_bytes().first() {
         Some(b'n') => out.push(NULL),
         Some(b'f') => out.push(FALSE),
         Some(b't') => out.push(TRUE),
-        Some(b'"') => put_text(&read::<String>(json)?, out),
-        Some(b'[') => {
-            let values: Vec<&RawValue> = read(json)?;
-            out.push(ARRAY);
-            put_number(values.len(), out);
-            for value in values {
-                put_json(value.get(), depth + 1, out)?;
-            }
+        Some(b'"') => {
+            let text: String = serde_json::from_str(json).map_err(|error| error.to_string())?;
+            put_text(&text, out);
         }
-        Some(b'{') => {
-            let Fields(fields) = read(json)?;
-            out.push(OBJECT);
-            put_number(fields.len(), out);
-            for (name, value) in fields {
-                put_bytes(name.as_bytes(), out);
-                put_json(value.get(), depth + 1, out)?;
+        Some(open @ (b'[' | b'{')) => {
+            let is_object = *open == b'{';
+            let elements = elements(&json[1..], is_object)?;
+            out.push(if is_object { OBJECT } else { ARRAY });
+            put_number(elements.len(), out);
+            for (name, value) in elements {
+                if is_object {
+                    put_bytes(name.as_bytes(), out);
+                }
+                put_json(value, depth + 1, out)?;
             }
         }
         _ => {
