@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use tremor_pdk::{Error, Result};
+
 /// Maximum length of the key of a network in bytes: the length of the prefix and an IPv6 address.
 const MAX_KEY: usize = 17;
 
@@ -28,13 +30,15 @@ impl Network {
     ///
     /// # Errors
     /// Returns the expected syntax.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self> {
         let (address, len) = match text.split_once('/') {
             Some((address, len)) => (address, Some(len)),
             None => (text, None),
         };
         let expected = || {
-            "expected an address or a network, such as `10.0.0.0/8` or `2001:db8::/32`".to_owned()
+            Error::configuration(
+                "expected an address or a network, such as `10.0.0.0/8` or `2001:db8::/32`",
+            )
         };
         let address: IpAddr = address.parse().map_err(|_| expected())?;
         let whole = Self::of_address(address);
@@ -43,16 +47,22 @@ impl Network {
         let len: u8 = len.parse().ok().filter(|_| is_decimal).ok_or_else(expected)?;
         let width = if address.is_ipv4() { 32 } else { 128 };
         if len > width {
-            return Err(format!("expected at most {width} bits after `/`"));
+            return Err(Error::configuration(format_args!(
+                "expected at most {width} bits after `/`"
+            )));
         }
         // The prefix of an IPv4 address within IPv6 begins after 96 bits.
         let is_mapped = address.is_ipv6() && !whole.is_v6;
         let Some(len) = (if is_mapped { len.checked_sub(96) } else { Some(len) }) else {
-            return Err("expected at least 96 bits for an IPv4 address within IPv6".to_owned());
+            return Err(Error::configuration(
+                "expected at least 96 bits for an IPv4 address within IPv6",
+            ));
         };
         let network = whole.truncated(len);
         if network.bits != whole.bits {
-            return Err(format!("expected `{network}`, because bits after the prefix are set"));
+            return Err(Error::configuration(format_args!(
+                "expected `{network}`, because bits after the prefix are set"
+            )));
         }
         Ok(network)
     }
@@ -121,7 +131,7 @@ mod tests {
             ("host", "such as `10.0.0.0/8`"),
             ("::ffff:0.0.0.0/95", "at least 96 bits"),
         ] {
-            let error = Network::parse(text).unwrap_err();
+            let error = Network::parse(text).unwrap_err().to_string();
             assert!(error.contains(expected), "{text}: {error}");
         }
     }

@@ -1,7 +1,7 @@
 //! The compact form of values in the memory of a table.
 
 use tremor_pdk::{
-    Exact, Writer,
+    Error, Exact, Result, Writer,
     serde::{Deserialize, de::IgnoredAny},
 };
 
@@ -22,19 +22,19 @@ const SPACE: [char; 4] = [' ', '\t', '\n', '\r'];
 /// Returns the fields of a JSON object in their order, with the texts of their values.
 ///
 /// # Errors
-/// Returns a description of the mistake.
-pub(crate) fn fields(json: &str) -> Result<Vec<(String, &str)>, String> {
+/// The text is not of this form.
+pub(crate) fn fields(json: &str) -> Result<Vec<(String, &str)>> {
     // Check the whole text first, so that an error has its position in the text.
-    serde_json::from_str::<IgnoredAny>(json).map_err(|error| error.to_string())?;
+    serde_json::from_str::<IgnoredAny>(json).map_err(Error::configuration)?;
     match json.trim_start_matches(SPACE).strip_prefix('{') {
         Some(rest) => elements(rest, true),
-        None => Err("found another value".to_owned()),
+        None => Err(Error::configuration("found another value")),
     }
 }
 
 /// Returns the elements of an array, or the fields of an object, whose text begins after the opening bracket. The names
 /// of elements are empty.
-fn elements(rest: &str, is_object: bool) -> Result<Vec<(String, &str)>, String> {
+fn elements(rest: &str, is_object: bool) -> Result<Vec<(String, &str)>> {
     let close = if is_object { '}' } else { ']' };
     let (mut rest, mut elements) = (rest.trim_start_matches(SPACE), Vec::new());
     if rest.starts_with(close) {
@@ -44,22 +44,28 @@ fn elements(rest: &str, is_object: bool) -> Result<Vec<(String, &str)>, String> 
         let mut name = String::new();
         if is_object {
             name = take(&mut rest)?.0;
-            rest = rest.strip_prefix(':').ok_or("expected `:`")?.trim_start_matches(SPACE);
+            rest = rest
+                .strip_prefix(':')
+                .ok_or_else(|| Error::configuration("expected `:`"))?
+                .trim_start_matches(SPACE);
         }
         let (IgnoredAny, value) = take(&mut rest)?;
         elements.push((name, value));
         match rest.strip_prefix(',') {
             Some(next) => rest = next.trim_start_matches(SPACE),
             None if rest.starts_with(close) => return Ok(elements),
-            None => return Err(format!("expected `,` or `{close}`")),
+            None => return Err(Error::configuration(format_args!("expected `,` or `{close}`"))),
         }
     }
 }
 
 /// Takes a JSON value from the beginning of `text`, and the white space after the value. Returns the value and its text.
-fn take<'t, T: Deserialize<'t>>(text: &mut &'t str) -> Result<(T, &'t str), String> {
+fn take<'t, T: Deserialize<'t>>(text: &mut &'t str) -> Result<(T, &'t str)> {
     let mut values = serde_json::Deserializer::from_str(text).into_iter();
-    let value = values.next().ok_or("expected a value")?.map_err(|error| error.to_string())?;
+    let value = values
+        .next()
+        .ok_or_else(|| Error::configuration("expected a value"))?
+        .map_err(Error::configuration)?;
     let (json, rest) = text.split_at_checked(values.byte_offset()).unwrap_or_default();
     *text = rest.trim_start_matches(SPACE);
     Ok((value, json))
@@ -93,17 +99,19 @@ pub(crate) fn put_text(text: &str, out: &mut Vec<u8>) {
 /// Appends a value of JSON. `depth` is the number of arrays and objects that contain the value.
 ///
 /// # Errors
-/// Returns a description of the mistake.
-pub(crate) fn put_json(json: &str, depth: usize, out: &mut Vec<u8>) -> Result<(), String> {
+/// The text is not of this form.
+pub(crate) fn put_json(json: &str, depth: usize, out: &mut Vec<u8>) -> Result<()> {
     if depth > MAX_DEPTH {
-        return Err(format!("more than {MAX_DEPTH} nested arrays and objects"));
+        return Err(Error::configuration(format_args!(
+            "more than {MAX_DEPTH} nested arrays and objects"
+        )));
     }
     match json.as_bytes().first() {
         Some(b'n') => out.push(NULL),
         Some(b'f') => out.push(FALSE),
         Some(b't') => out.push(TRUE),
         Some(b'"') => {
-            let text: String = serde_json::from_str(json).map_err(|error| error.to_string())?;
+            let text: String = serde_json::from_str(json).map_err(Error::configuration)?;
             put_text(&text, out);
         }
         Some(open @ (b'[' | b'{')) => {

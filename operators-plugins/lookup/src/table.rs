@@ -142,7 +142,7 @@ impl Builder {
             By::Cidr => {
                 let network = match Network::parse(key) {
                     Ok(network) => network,
-                    Err(expected) => return invalid(&expected),
+                    Err(error) => return invalid(error.message()),
                 };
                 self.has_length[usize::from(network.is_v6())][usize::from(network.len())] = true;
                 let (key, len) = network.key();
