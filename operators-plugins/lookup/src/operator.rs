@@ -1,0 +1,125 @@
+//! The operator that applies a table to batches.
+
+use std::sync::Arc;
+
+use tremor_pdk::{EventMut, Insertion, prelude::*};
+
+use crate::{
+    config::{Config, Missing},
+    field::{KeyField, path},
+    record::{put_json, write_value},
+    shared::{Shared, Watch},
+    table::{Table, shortened},
+};
+
+/// Adds the fields of a row of a table to each event.
+pub struct Lookup {
+    host: Host,
+    shared: Arc<Shared>,
+    /// Watch over the file, which starts with the first batch.
+    watch: Option<Watch>,
+    file: String,
+    key: KeyField,
+    insertion: Insertion,
+    missing: Otherwise,
+}
+
+/// Treatment of events whose key matches no row.
+enum Otherwise {
+    Skip,
+    Reject,
+    /// The compact form of the object that is written.
+    Write(Vec<u8>),
+}
+
+impl Lookup {
+    fn apply(&mut self, table: &Table, event: &mut EventMut<'_>) -> Verdict {
+        if event.value().is_none() {
+            return match event.get().raw() {
+                Some(_) => Verdict::Reject(Error::bad_data(
+                    "the event is bytes that no codec has decoded: give its connector a `codec`",
+                )),
+                None => Verdict::Keep,
+            };
+        }
+        let key = self.key.get(event.get());
+        let row = key.as_deref().and_then(|key| table.find(key));
+        let written = match (row, &self.missing) {
+            (Some(row), _) => event.insert(&mut self.insertion, |out| {
+                row.write(out);
+                Ok(())
+            }),
+            (None, Otherwise::Skip) => return Verdict::Keep,
+            (None, Otherwise::Reject) => Err(self.unmatched(key.as_deref())),
+            (None, Otherwise::Write(object)) => event.insert(&mut self.insertion, |out| {
+                write_value(&mut &**object, out);
+                Ok(())
+            }),
+        };
+        written.map_or_else(Verdict::Reject, |()| Verdict::Keep)
+    }
+
+    /// Returns the error of an event that matches no row.
+    fn unmatched(&self, key: Option<&str>) -> Error {
+        let (name, file) = (self.key.name(), &self.file);
+        match key {
+            Some(key) => {
+                let key = shortened(key);
+                Error::bad_data(format_args!(
+                    "`{name}` {key:?} matches no row of the table `{file}`"
+                ))
+            }
+            None => Error::bad_data(format_args!(
+                "the event has no field `{name}` that is a text or a number"
+            )),
+        }
+    }
+}
+
+impl Operator for Lookup {
+    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        if self.watch.is_none() {
+            self.watch = Some(Watch::start(&self.shared, &self.host));
+        }
+        let table = self.shared.table();
+        output.divert(batch, |event| self.apply(&table, event));
+        Ok(())
+    }
+}
+
+impl Component for Lookup {
+    const NAME: &str = "lookup";
+    const DESCRIPTION: &str = env!("CARGO_PKG_DESCRIPTION");
+    const STATELESS: bool = true;
+    type Config = Config;
+
+    fn new(config: Config, context: ComponentContext) -> Result<Self> {
+        let key = KeyField::new(&config.key)?;
+        if config.into.starts_with('%') {
+            return Err(Error::configuration(format_args!(
+                "invalid `into` `{}`: expected a field of the payload",
+                config.into
+            )));
+        }
+        let insertion = Insertion::new(&path("into", &config.into)?, None)
+            .map_err(|error| Error::configuration(format_args!("invalid `into`: {error}")))?;
+        let table = config.table()?;
+        let missing = match &config.missing {
+            Missing::Skip => Otherwise::Skip,
+            Missing::Err => Otherwise::Reject,
+            Missing::Default(fields) => {
+                let (json, mut object) = (serde_json::to_string(fields), Vec::new());
+                put_json(&json.map_err(Error::configuration)?, 0, &mut object).map_err(
+                    |error| Error::configuration(format_args!("invalid `missing`: {error}")),
+                )?;
+                Otherwise::Write(object)
+            }
+        };
+        let shared = Shared::open(context.id(), &config.file, table, &context)?;
+        let (host, file) = (context.into(), config.file);
+        Ok(Self { host, shared, watch: None, file, key, insertion, missing })
+    }
+}
+
+#[cfg(test)]
+mod tests;
