@@ -12,7 +12,7 @@
 //! | `numbers` | `true` if unquoted fields that look like JSON numbers are numbers; default `false` |
 //!
 //! A quoted field may contain any character; a quotation mark in it is doubled. If fields contain line feeds, use
-//! another preprocessor than `lines`, which would split the record at them.
+//! the processors `csv-records` instead of `lines`, which splits the record at them.
 //!
 //! For encoding, numbers and truth values are written as in JSON, `null` and missing names as empty fields, and fields
 //! are quoted if necessary. Nested arrays and objects, names that are not in `headers`, and binary data are bad data.
@@ -25,6 +25,7 @@ mod decode;
 mod encode;
 mod options;
 
+pub(crate) use self::options::{ascii, ascii_or_null, check_separators};
 pub(super) use self::{decode::decode, encode::encode};
 pub use options::Options;
 

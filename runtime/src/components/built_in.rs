@@ -17,7 +17,10 @@ use crate::{
     processor::{
         Join, RemoveEmpty, base64, compression,
         container::{Cri, Docker},
+        csv_records,
+        decode_text::DecodeText,
         gelf_chunks::GelfChunks,
+        json_values::JsonValues,
         length_prefixed, lines,
         multiline::Multiline,
         syslog_frames::SyslogFrames,
@@ -68,6 +71,9 @@ const ALL: &[BuiltIn] = &[
     Component(linked::splitters::<lines::Lines>()),
     Component(linked::splitters::<length_prefixed::Split>()),
     Component(linked::splitters::<SyslogFrames>()),
+    Component(linked::splitters::<JsonValues>()),
+    Component(linked::splitters::<csv_records::CsvRecords>()),
+    Component(linked::preprocessors::<DecodeText>()),
     Component(linked::preprocessors::<Cri>()),
     Component(linked::preprocessors::<Docker>()),
     Component(linked::preprocessors::<Multiline>()),
@@ -83,6 +89,7 @@ const ALL: &[BuiltIn] = &[
     Component(linked::preprocessors::<RemoveEmpty>()),
     Component(linked::postprocessors::<lines::End>()),
     Component(linked::postprocessors::<length_prefixed::Prepend>()),
+    Component(linked::postprocessors::<csv_records::End>()),
     Component(linked::postprocessors::<base64::Encode>()),
     Component(linked::postprocessors::<compression::CompressGzip>()),
     Component(linked::postprocessors::<compression::CompressZstd>()),
@@ -321,6 +328,7 @@ mod tests {
     #[test]
     fn built_in_components_keep_the_contract_of_plugins() {
         let configurations = [
+            ("decode-text", json!({ "encoding": "utf-16" })),
             ("dedupe", json!({ "by": ["message"], "within": "1s" })),
             ("filter", json!({ "field": "level", "exists": true })),
             (

@@ -4,11 +4,14 @@
 pub(crate) mod base64;
 pub(crate) mod compression;
 pub(crate) mod container;
+pub(crate) mod csv_records;
+pub(crate) mod decode_text;
 #[cfg(test)]
 pub(crate) mod endless;
 pub(crate) mod gelf_chunks;
 mod join;
 mod joining;
+pub(crate) mod json_values;
 pub(crate) mod length_prefixed;
 pub(crate) mod lines;
 pub(crate) mod multiline;

@@ -54,6 +54,7 @@ mod plugin_faults;
 mod plugin_files;
 mod positions;
 mod problems;
+mod protocols;
 mod random;
 mod references;
 mod servers;

@@ -86,7 +86,7 @@ fn components_and_keys_have_descriptions() {
 }
 
 /// Keys whose values are numbers of bytes, of the built-in components and of the plugins of these tests.
-const SIZES: [&str; 40] = [
+const SIZES: [&str; 42] = [
     "connector.max_bytes",
     "connector.file.max_bytes",
     "connector.file.max_deleted_bytes",
@@ -107,6 +107,7 @@ const SIZES: [&str; 40] = [
     "connector.ws_server.max_send_bytes",
     "pipeline.max_bytes",
     "preprocessor.cri.max_length",
+    "preprocessor.csv-records.max_length",
     "preprocessor.decompress.max_bytes",
     "preprocessor.decompress.max_memory",
     "preprocessor.docker.max_length",
@@ -114,6 +115,7 @@ const SIZES: [&str; 40] = [
     "preprocessor.gzip.max_bytes",
     "preprocessor.gzip.max_memory",
     "preprocessor.join.max_length",
+    "preprocessor.json-values.max_length",
     "preprocessor.length-prefixed.max_length",
     "preprocessor.lines.max_length",
     "preprocessor.lz4.max_bytes",

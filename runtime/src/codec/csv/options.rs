@@ -35,20 +35,7 @@ impl Options {
     /// Returns an error of kind "configuration" that names the option, the expected value and the found value.
     pub(crate) fn checked(self) -> Result<Self> {
         let wrong = |what: std::fmt::Arguments<'_>| Err(Error::configuration(what));
-        for (name, byte) in [("delimiter", Some(self.delimiter)), ("quote", self.quote)] {
-            if let Some(byte @ (b'\r' | b'\n')) = byte {
-                return wrong(format_args!(
-                    "`{name}`: expected a character that does not end a line, found {:?}",
-                    char::from(byte)
-                ));
-            }
-        }
-        if self.quote == Some(self.delimiter) {
-            return wrong(format_args!(
-                "`quote`: expected a character other than `delimiter`, found {:?}",
-                char::from(self.delimiter)
-            ));
-        }
+        check_separators(self.delimiter, self.quote)?;
         let headers = self.headers.as_deref().unwrap_or_default();
         if self.headers.is_some() && headers.is_empty() {
             return wrong(format_args!(
@@ -66,11 +53,36 @@ impl Options {
     }
 }
 
-fn ascii<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u8, D::Error> {
+/// Checks that the characters of a format do not end a line and are different.
+///
+/// # Errors
+/// Returns an error of kind "configuration" that names the option, the expected value and the found value.
+pub(crate) fn check_separators(delimiter: u8, quote: Option<u8>) -> Result<()> {
+    let wrong = |what: std::fmt::Arguments<'_>| Err(Error::configuration(what));
+    for (name, byte) in [("delimiter", Some(delimiter)), ("quote", quote)] {
+        if let Some(byte @ (b'\r' | b'\n')) = byte {
+            return wrong(format_args!(
+                "`{name}`: expected a character that does not end a line, found {:?}",
+                char::from(byte)
+            ));
+        }
+    }
+    if quote == Some(delimiter) {
+        return wrong(format_args!(
+            "`quote`: expected a character other than `delimiter`, found {:?}",
+            char::from(delimiter)
+        ));
+    }
+    Ok(())
+}
+
+pub(crate) fn ascii<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u8, D::Error> {
     ascii_or_null(deserializer)?.ok_or_else(|| D::Error::custom("expected one ASCII character"))
 }
 
-fn ascii_or_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u8>, D::Error> {
+pub(crate) fn ascii_or_null<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<u8>, D::Error> {
     let read = |found: char| {
         u8::try_from(found).ok().filter(u8::is_ascii).ok_or_else(|| {
             D::Error::custom(format_args!("expected one ASCII character, found {found:?}"))

@@ -29,9 +29,14 @@ const PLAIN: usize = INPUT / 2;
 /// Length of the longest bomb whose base64 encoding fits into [`INPUT`], in bytes.
 const BEFORE_BASE64: usize = INPUT / 4 * 3 - 3;
 
+/// Preprocessors whose messages are text, so that they cannot contain the bomb of another preprocessor. Their output is
+/// at most three times as long as their input.
+const TEXT: [&str; 2] = ["decode-text", "json-values"];
+
 #[test]
 fn pairs_of_preprocessors_expand_within_bounds() {
-    let names: Vec<_> = built_in_names(Kind::Preprocessor).collect();
+    let names: Vec<_> =
+        built_in_names(Kind::Preprocessor).filter(|it| !TEXT.contains(it)).collect();
     let pairs = names.iter().flat_map(|first| names.iter().map(move |second| (*first, *second)));
     let rows = pairs.map(|(first, second)| (format!("{first} {second}"), (first, second)));
     sample::run(rows, &["base64 multiline"], SAMPLE, |_, (first, second)| survives(first, second));
@@ -68,6 +73,8 @@ fn survives(first: &'static str, second: &'static str) {
 fn configured(name: &str) -> &str {
     match name {
         "multiline" => "{ multiline: { preset: all } }",
+        // With quotation marks, messages would depend on those in compressed data.
+        "csv-records" => "{ csv-records: { quote: null } }",
         _ => name,
     }
 }
@@ -85,7 +92,7 @@ fn format(name: &str) -> Option<&str> {
 fn wrapped(name: &str, message: &[u8]) -> Vec<u8> {
     match (name, format(name)) {
         (_, Some(format)) => compressed(format, message, 1, b""),
-        ("lines" | "multiline" | "syslog-frames", _) => [message, b"\n"].concat(),
+        ("lines" | "csv-records" | "multiline" | "syslog-frames", _) => [message, b"\n"].concat(),
         ("cri", _) => [b"2026 stdout F ", line(message), b"\n"].concat(),
         ("docker", _) => {
             let mut escaped = Vec::new();
@@ -129,9 +136,11 @@ fn expanding(name: &str, length: usize) -> Vec<u8> {
     match (name, format(name)) {
         (_, Some("snappy")) => compressed("snappy", &many("lines", EXPANDED_BY_SNAPPY), 1, b""),
         (_, Some(format)) => compressed(format, &many("lines", EXPANDED), 1, b""),
-        ("lines" | "multiline" | "cri" | "docker" | "length-prefixed" | "syslog-frames", _) => {
-            many(name, length)
-        }
+        (
+            "lines" | "csv-records" | "multiline" | "cri" | "docker" | "length-prefixed"
+            | "syslog-frames",
+            _,
+        ) => many(name, length),
         // For these preprocessors, a whole stream is one message.
         _ => wrapped(name, &many("lines", length)),
     }
@@ -171,7 +180,7 @@ fn variant(first: &str, make: impl Fn(usize) -> Vec<u8>) -> Vec<u8> {
         let line = bytes.strip_suffix(b"\n").unwrap_or(bytes);
         !line.contains(&b'\n') && !line.ends_with(b"\r")
     };
-    let is_of_lines = ["lines", "multiline", "cri", "docker"].contains(&first);
+    let is_of_lines = ["lines", "csv-records", "multiline", "cri", "docker"].contains(&first);
     let count = if is_of_lines { 20 } else { 1 };
     (0..count).map(&make).find(is_line).unwrap_or_else(|| make(0))
 }
