@@ -11,7 +11,7 @@ use crate::engine::{
     tracking::token::InFlight,
 };
 
-/// Place for the waiting deliveries of a sink that is down.
+/// Waiting deliveries of a sink that is down, which other tasks can give up.
 ///
 /// The task of a sink that stops no source puts its waiting deliveries here whenever it waits while the sink is down,
 /// and takes them back before it continues. Deliveries that the plugin has are never among them.
@@ -88,7 +88,7 @@ impl Aside {
 }
 
 impl Drop for Aside {
-    /// Drops what is left here, so that its events fail although other tasks still share this place.
+    /// Drops what is left here, so that its events fail although other tasks still share the deliveries.
     fn drop(&mut self) {
         drop(self.take());
     }

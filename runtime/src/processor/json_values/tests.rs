@@ -120,7 +120,7 @@ fn generated_values_are_found_in_any_fragments() {
     let texts_of_strings = ["", "\"", "\\", "{", "]", "\\\"", "é\u{1e}\n", ","];
     for _ in 0..200 {
         let mut values = Vec::new();
-        for _ in 0..1 + random(6) {
+        for _ in 0..=random(6) {
             let text = texts_of_strings[random(texts_of_strings.len())];
             values.push(match random(5) {
                 0 => json!(text),
