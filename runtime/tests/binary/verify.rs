@@ -152,6 +152,8 @@ fn bundled_plugins_keep_the_contract() {
         ("exit", r#"{ "when": { "field": "a", "equals": 1 } }"#),
     ];
     expect_good("connector-exit", &exit);
+    let lookup = r#"{ "file": "input", "format": "json_lines", "key": "verify", "into": "found" }"#;
+    expect_good("operator-lookup", &[("lookup", lookup)]);
     for package in ["connector-stdio", "connector-null", "operator-logging"] {
         expect_good(package, &[]);
     }

@@ -19,6 +19,7 @@ mod tremor;
 mod cookbook;
 mod journald;
 mod logrotate;
+mod lookup;
 mod metadata;
 mod multiline;
 mod pages;

@@ -86,7 +86,7 @@ fn components_and_keys_have_descriptions() {
 }
 
 /// Keys whose values are numbers of bytes, of the built-in components and of the plugins of these tests.
-const SIZES: [&str; 42] = [
+const SIZES: [&str; 43] = [
     "connector.max_bytes",
     "connector.file.max_bytes",
     "connector.file.max_deleted_bytes",
@@ -129,6 +129,7 @@ const SIZES: [&str; 42] = [
     "preprocessor.xz.max_memory",
     "preprocessor.zstd.max_bytes",
     "preprocessor.zstd.max_memory",
+    "operator.lookup.max_memory",
 ];
 
 /// Adds the keys of objects below `schema` whose values are numbers of bytes, with the schemas of the values.

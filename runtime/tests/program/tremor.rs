@@ -22,7 +22,7 @@ fn plugins() -> &'static Path {
     FOLDER.get_or_init(|| gathered("binary-test-plugins", PLUGINS.map(library)))
 }
 
-const PLUGINS: [&str; 22] = [
+const PLUGINS: [&str; 23] = [
     "connector-file",
     "connector-journald",
     "connector-stdio",
@@ -37,6 +37,7 @@ const PLUGINS: [&str; 22] = [
     "connector-http",
     "connector-ws",
     "operator-logging",
+    "operator-lookup",
     "operator-parse",
     "plugin-peers",
     "plugin-keyvalue",
