@@ -30,6 +30,10 @@ const FAST: u64 = 1 << 30;
 pub(super) fn check(flow: &Flow, report: &mut Report) {
     for (_, source) in of_role(&flow.spec, &flow.graph, Role::Source) {
         split_binary(source, report);
+        split_before_decoding(source, report);
+    }
+    for connector in &flow.spec.connectors {
+        unverified(connector, report);
     }
     for (node, sink) in of_role(&flow.spec, &flow.graph, Role::Sink) {
         unlinked_overflow(node, sink, report);
@@ -51,6 +55,44 @@ fn unlinked_overflow(node: &Node, sink: &Connector, report: &mut Report) {
     );
     let help = format!("add a link such as `{name}/err -> OTHER`, or set `when_full: drop_oldest`");
     report.push(report.error(sink.name.at, message).help(help));
+}
+
+/// Reports a source that splits text in UTF-16 at the bytes of line feeds before the text is decoded.
+fn split_before_decoding(source: &Connector, report: &mut Report) {
+    let is_utf16 = |it: &&Component| {
+        let config = it.config.value();
+        let encoding =
+            config.get("encoding").and_then(serde_json::Value::as_str).unwrap_or_default();
+        it.name.value == "decode-text" && encoding.to_ascii_lowercase().starts_with("utf-16")
+    };
+    let mut before = source.preprocessors.iter().take_while(|it| !is_utf16(it));
+    if let Some(lines) = before.find(|it| it.name.value == LINES)
+        && source.preprocessors.iter().any(|it| is_utf16(&it))
+    {
+        let message = format!(
+            "preprocessor `lines` of source {} splits text in UTF-16 before `decode-text` decodes it",
+            quote(&source.name.value)
+        );
+        let help = "move `decode-text` before `lines`";
+        report.push(report.warning(lines.name.at, message).help(help));
+    }
+}
+
+/// Reports a client that accepts every certificate of its server.
+fn unverified(connector: &Connector, report: &mut Report) {
+    let config = connector.component.config.value();
+    let is_skipped =
+        |tls: &serde_json::Value| tls.get("insecure_skip_verify").is_some_and(|it| *it == true);
+    if config.get("tls").is_some_and(is_skipped) {
+        let message = format!(
+            "connector {} does not verify its server because of `insecure_skip_verify`: anybody on the network can \
+             pretend to be the server",
+            quote(&connector.name.value)
+        );
+        let help =
+            "set `ca_file` to the certificate of the server or of its CA, or set `fingerprints`";
+        report.push(report.warning(connector.name.at, message).help(help));
+    }
 }
 
 /// Reports a source whose preprocessor `lines` cuts binary messages at line feeds, or whose preprocessor `multiline`

@@ -44,7 +44,7 @@ pub(crate) fn check(
         let is_otlp = settings.config.preset.is_some();
         return if is_otlp { check_items(host, url, secrets, answer) } else { Ok(()) };
     }
-    let message = describe(url, secrets, answer);
+    let message = describe(settings, url, secrets, answer);
     if !is_retried(settings, status, has_accepted) {
         return Err(Error::bad_data(message).with_policy(ErrorPolicy::DEAD_LETTER));
     }
@@ -125,7 +125,7 @@ fn check_items(host: &Host, url: &Url, secrets: &Secrets, answer: &Answer) -> Re
 }
 
 /// Describes a response whose status is not a success.
-fn describe(url: &Url, secrets: &Secrets, answer: &Answer) -> String {
+fn describe(settings: &Settings, url: &Url, secrets: &Secrets, answer: &Answer) -> String {
     let status = answer.status;
     let mut text = format!("`{url}` answered with {}", status.as_u16());
     text.extend(status.canonical_reason().into_iter().flat_map(|reason| [" ", reason]));
@@ -133,14 +133,52 @@ fn describe(url: &Url, secrets: &Secrets, answer: &Answer) -> String {
         // Omit the query of the location, which may contain a secret.
         let location = location.as_bytes().split(|byte| *byte == b'?').next().unwrap_or_default();
         let location = printable(&secrets.redacted(location, SHOWN));
-        let _ =
-            write!(text, " to `{location}`; redirects are not followed, set `url` to the target");
+        let why = not_followed(settings, url, answer);
+        let _ = write!(text, " to `{location}`; {why}");
     } else if !answer.body.is_empty() {
         let _ = write!(text, ": {}", printable(&secrets.redacted(&answer.body, SHOWN)));
     } else if let Some(why) = &answer.undecoded {
         let _ = write!(text, "; cannot read the response: {why}");
     }
     text
+}
+
+/// Returns the target of a redirect, or `None` for another response or if the target is not a URL.
+fn target(url: &Url, answer: &Answer) -> Option<Url> {
+    let is_redirect = matches!(
+        answer.status,
+        StatusCode::MOVED_PERMANENTLY
+            | StatusCode::FOUND
+            | StatusCode::SEE_OTHER
+            | StatusCode::TEMPORARY_REDIRECT
+            | StatusCode::PERMANENT_REDIRECT
+    );
+    let location = answer.headers.get(LOCATION).filter(|_| is_redirect)?;
+    url.join(location.to_str().ok()?).ok()
+}
+
+/// Returns the URL to which a response of `url` redirects a request, if the request may follow.
+/// Another origin must not get the credentials and headers that are configured for this one.
+pub(crate) fn redirected(url: &Url, answer: &Answer) -> Option<Url> {
+    target(url, answer).filter(|target| target.is_same_origin(url))
+}
+
+/// Returns the reason for which a redirect was not followed, and the remedy.
+fn not_followed(settings: &Settings, url: &Url, answer: &Answer) -> String {
+    let config = &settings.config;
+    match (config.redirects, target(url, answer)) {
+        (0, _) if config.interval.is_none() => {
+            "redirects are not followed, set `url` to the target".to_owned()
+        }
+        (0, _) => "redirects are not followed, set `url` to the target, or `redirects` to the number of redirects \
+                   to follow"
+            .to_owned(),
+        (_, None) => "the target is not a URL that can be followed".to_owned(),
+        (_, Some(target)) if !target.is_same_origin(url) => {
+            "redirects to another scheme, host or port are not followed, set `url` to the target".to_owned()
+        }
+        (most, _) => format!("the request has already followed `redirects: {most}`"),
+    }
 }
 
 /// Returns the delay that the header `Retry-After` requests, as a number of seconds or as a date.

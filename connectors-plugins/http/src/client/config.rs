@@ -25,6 +25,9 @@ use crate::{Basic, Preset, Signal, coding::ACCEPTED};
 /// Upper limit of `max_response_bytes`, in bytes.
 const MOST_BYTES: u64 = 1 << 30;
 
+/// Upper limit of `redirects`.
+const MOST_REDIRECTS: u8 = 20;
+
 /// Configuration of the connector.
 #[tremor_pdk::config]
 #[derive(Clone)]
@@ -75,6 +78,11 @@ pub struct Config {
     pub fail_statuses: Vec<u16>,
     /// Time between two requests of a source, such as `30s`. Required for a source.
     pub interval: Option<Interval>,
+    /// Maximum number of redirects that a request of a source follows, 0 unless set. Only redirects
+    /// to the scheme, the host and the port of `url` are followed.
+    #[serde(default)]
+    #[schemars(range(max = 20))]
+    pub redirects: u8,
     /// Maximum length of a response that a source accepts, in bytes.
     #[serde(default = "max_response_bytes")]
     pub max_response_bytes: Size,
@@ -219,6 +227,7 @@ impl Settings {
             }
         };
         statuses(&config)?;
+        redirects(&config)?;
         let method = config.method.as_deref().map(method).transpose()?;
         let mut headers = HeaderMap::new();
         let agent = concat!("tremor/", env!("CARGO_PKG_VERSION"));
@@ -340,6 +349,23 @@ fn statuses(config: &Config) -> Result<()> {
             "invalid `fail_statuses` entry {both}: `retry_statuses` contains it too; remove it from one of the two keys"
         ))),
     }
+}
+
+/// Validates `redirects`.
+fn redirects(config: &Config) -> Result<()> {
+    let Config { redirects, interval, method, .. } = config;
+    let wrong = match redirects {
+        0 => return Ok(()),
+        1..=MOST_REDIRECTS if interval.is_none() => {
+            "requests of a sink are not redirected; set `interval` for a source"
+        }
+        1..=MOST_REDIRECTS if method.as_deref().is_some_and(|it| it != "GET") => {
+            "only requests with the method `GET` are redirected; remove `method`"
+        }
+        1..=MOST_REDIRECTS => return Ok(()),
+        _ => "expected a number from 0 to 20",
+    };
+    Err(Error::configuration(format_args!("invalid `redirects` {redirects}: {wrong}")))
 }
 
 fn method(name: &str) -> Result<Method> {

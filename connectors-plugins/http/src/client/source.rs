@@ -9,7 +9,7 @@ use hyper::{
 };
 use tremor_pdk::{Origin, prelude::*, units::Interval};
 
-use super::{answer, pool::Pool};
+use super::{answer, pool::Pool, url::Url};
 
 /// Polls the server at an interval.
 pub struct Polls {
@@ -18,8 +18,8 @@ pub struct Polls {
     interval: Interval,
     /// Time of the next request, by the monotonic clock.
     next_ns: u64,
-    /// `ETag` of the last response, if it had one.
-    etag: Option<HeaderValue>,
+    /// `ETag` of the last response, if it had one, with the URL that sent it.
+    etag: Option<(Url, HeaderValue)>,
     /// `true` once the server has answered a request with a success.
     has_accepted: bool,
     origin: Origin,
@@ -56,16 +56,24 @@ impl Source for Polls {
             return Ok(Pull::Idle(wait));
         }
         let settings = &self.pool.settings;
-        let head = || {
-            let head = Request::builder().method(settings.poll_method.clone());
-            match &self.etag {
-                Some(etag) => head.header(IF_NONE_MATCH, etag),
-                None => head,
-            }
-        };
         let began_ns = self.host.monotonic_ns();
         let most = settings.max_response_bytes;
-        let answer = self.pool.send(&settings.url, head, &Bytes::new(), most).await?;
+        let (mut url, mut followed) = (settings.url.clone(), 0);
+        let answer = loop {
+            let head = || {
+                let head = Request::builder().method(settings.poll_method.clone());
+                match &self.etag {
+                    Some((of, etag)) if *of == url => head.header(IF_NONE_MATCH, etag),
+                    _ => head,
+                }
+            };
+            let answer = self.pool.send(&url, head, &Bytes::new(), most).await?;
+            match answer::redirected(&url, &answer) {
+                Some(target) if followed < settings.config.redirects => url = target,
+                _ => break answer,
+            }
+            followed += 1;
+        };
         // The next request is due one interval after the start of this one, for each status of the
         // response.
         self.next_ns = began_ns.saturating_add(self.interval.ns());
@@ -73,23 +81,21 @@ impl Source for Polls {
             return Ok(Pull::Idle(self.interval.get()));
         }
         self.has_accepted |= answer.status.is_success();
-        let (url, secrets) = (&settings.url, &self.pool.secrets);
-        answer::check(&self.host, settings, url, secrets, &answer, self.has_accepted)?;
+        let secrets = &self.pool.secrets;
+        answer::check(&self.host, settings, &url, secrets, &answer, self.has_accepted)?;
         if let Some(why) = answer.undecoded {
             return Err(Error::bad_data(format_args!(
-                "cannot read the response of `{}`: {why}",
-                settings.url
+                "cannot read the response of `{url}`: {why}"
             )));
         }
         if answer.is_cut {
             return Err(Error::bad_data(format_args!(
-                "the response of `{}` exceeds {most} bytes; raise `max_response_bytes`",
-                settings.url
+                "the response of `{url}` exceeds {most} bytes; raise `max_response_bytes`"
             )));
         }
         batch.push_message(&answer.body);
         batch.apply_origin(0, &self.origin);
-        self.etag = answer.headers.get(ETAG).cloned();
+        self.etag = answer.headers.get(ETAG).map(|etag| (url, etag.clone()));
         Ok(Pull::Events)
     }
 }

@@ -2,6 +2,7 @@
 
 mod codings;
 mod otlp;
+mod redirects;
 mod statuses;
 
 use std::{

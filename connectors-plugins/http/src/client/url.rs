@@ -88,6 +88,47 @@ impl Url {
         Ok(Self { target, ..self.clone() })
     }
 
+    /// Returns whether both URLs have the same scheme, host and port.
+    pub(crate) fn is_same_origin(&self, other: &Self) -> bool {
+        self.is_tls == other.is_tls
+            && self.host.eq_ignore_ascii_case(&other.host)
+            && self.port == other.port
+    }
+
+    /// Returns the URL to which `reference` refers, such as `/x`, `../x`, `?x` or a complete URL, in a
+    /// response of this URL. A fragment is dropped.
+    ///
+    /// # Errors
+    /// The result is not a URL with the scheme `http` or `https`.
+    pub(crate) fn join(&self, reference: &str) -> Result<Self> {
+        let reference = reference.split('#').next().unwrap_or_default();
+        let scheme = if self.is_tls { "https" } else { "http" };
+        let head = reference.split(['/', '?']).next().unwrap_or_default();
+        if head.contains(':') {
+            return reference.parse();
+        }
+        if reference.starts_with("//") {
+            return format!("{scheme}:{reference}").parse();
+        }
+        let (path, query) = match reference.split_once('?') {
+            Some((path, query)) => (path, Some(query)),
+            None => (reference, None),
+        };
+        let base = self.target.path();
+        let query = query.or(self.target.query().filter(|_| path.is_empty()));
+        let path = match path {
+            "" => base.to_owned(),
+            _ if path.starts_with('/') => without_dots(path),
+            _ => {
+                let folder = base.rsplit_once('/').map_or("", |(folder, _)| folder);
+                without_dots(&format!("{folder}/{path}"))
+            }
+        };
+        let query = query.map_or_else(String::new, |query| format!("?{query}"));
+        let target = PathAndQuery::try_from(format!("{path}{query}"));
+        Ok(Self { target: target.map_err(Error::configuration)?, ..self.clone() })
+    }
+
     /// Returns the target in the first line of a request: the path and the query, or the complete
     /// URL if the request goes to a proxy and has no TLS.
     pub(crate) fn request_target(&self, is_for_proxy: bool) -> Uri {
@@ -106,6 +147,27 @@ impl fmt::Display for Url {
         let scheme = if self.is_tls { "https" } else { "http" };
         write!(f, "{scheme}://{}{}", self.authority(), self.target.path())
     }
+}
+
+/// Removes the segments `.` and `..` from an absolute path, as RFC 3986, section 5.2.4, says.
+fn without_dots(path: &str) -> String {
+    let mut segments = Vec::new();
+    let count = path.split('/').count();
+    for (number, segment) in path.split('/').enumerate().skip(1) {
+        let is_last = number + 1 == count;
+        match segment {
+            "." | ".." => {
+                if segment == ".." {
+                    segments.pop();
+                }
+                if is_last {
+                    segments.push("");
+                }
+            }
+            _ => segments.push(segment),
+        }
+    }
+    format!("/{}", segments.join("/"))
 }
 
 /// Decodes percent-encoded text, such as `%41` for `A`. Returns `None` if it is malformed.
@@ -143,6 +205,33 @@ mod tests {
             [("http://a", "/v1"), ("http://a/x/", "/x/v1"), ("http://a/x?y", "/x/v1?y")]
         {
             assert_eq!(url(from).below("/v1").unwrap().request_target(false), to);
+        }
+    }
+
+    #[test]
+    fn reference_is_resolved_against_url() {
+        let base = "http://a:81/b/c?d".parse::<Url>().unwrap();
+        for (reference, expected, is_same) in [
+            ("/x?y#z", "/x?y", true),
+            ("x", "/b/x", true),
+            ("../x/./y/", "/x/y/", true),
+            ("../../..", "/", true),
+            ("x/..", "/b/", true),
+            ("?y", "/b/c?y", true),
+            ("", "/b/c?d", true),
+            ("http://A:81/x", "/x", true),
+            ("//a:81/x", "/x", true),
+            ("//a/x", "/x", false),
+            ("https://a:81/x", "/x", false),
+            ("http://b:81/x", "/x", false),
+            ("http://a:82/", "/", false),
+        ] {
+            let joined = base.join(reference).unwrap();
+            assert_eq!(joined.request_target(false), expected, "{reference}");
+            assert_eq!(joined.is_same_origin(&base), is_same, "{reference}");
+        }
+        for reference in ["ftp://a/", "javascript:1", "http://u:p@a/", "//", "/a b"] {
+            assert!(base.join(reference).is_err(), "{reference}");
         }
     }
 

@@ -5,6 +5,7 @@ use std::{fmt, path::PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de};
 
+use super::unverified::{Fingerprint, fingerprint};
 use crate::{Error, Result};
 
 /// TLS settings of a server or a client. A client needs none of these keys; a server needs a certificate. Files are in
@@ -25,6 +26,14 @@ pub struct Tls {
     /// For clients: the name that the certificate of the server has to contain, if it is not the host that the client
     /// connects to.
     pub server_name: Option<String>,
+    /// For clients: SHA-256 fingerprints of accepted certificates. The server must present one of them, and its CA, its
+    /// name and its dates are not checked.
+    #[serde(default)]
+    pub fingerprints: Vec<String>,
+    /// For clients: whether every certificate of the server is accepted. The connection is encrypted, but anybody on
+    /// the network can pretend to be the server, read the data and change it.
+    #[serde(default)]
+    pub insecure_skip_verify: bool,
     /// The oldest TLS version that a peer may use.
     #[serde(default)]
     pub min_version: MinVersion,
@@ -75,6 +84,12 @@ impl Tls {
                 "`server_name` is for clients: the names of a server are in its certificate",
             );
         }
+        if self.insecure_skip_verify || !self.fingerprints.is_empty() {
+            return wrong(
+                "`insecure_skip_verify` and `fingerprints` are for clients: a server verifies clients with `ca_file` \
+                 and `client_auth`",
+            );
+        }
         match (&self.ca_file, self.client_auth) {
             (Some(_), None) => wrong(
                 "with `ca_file`, a server verifies the certificates of clients: set \
@@ -88,6 +103,11 @@ impl Tls {
         }
     }
 
+    /// Returns the fingerprints, which [`check_client`](Self::check_client) has checked.
+    pub(super) fn fingerprints(&self) -> Vec<Fingerprint> {
+        self.fingerprints.iter().filter_map(|it| fingerprint(it)).collect()
+    }
+
     /// Checks that the keys are complete and allowed for a client.
     pub(super) fn check_client(&self) -> Result<()> {
         let wrong = |what: &str| Err(Error::configuration(format!("`tls`: {what}")));
@@ -95,6 +115,23 @@ impl Tls {
             return wrong(
                 "`client_auth` is for servers: a client presents its certificate if `cert_file` is set",
             );
+        }
+        let has_fingerprints = !self.fingerprints.is_empty();
+        if self.insecure_skip_verify && (has_fingerprints || self.ca_file.is_some()) {
+            return wrong(
+                "`insecure_skip_verify` accepts every certificate: remove it, or remove `ca_file` and `fingerprints`",
+            );
+        }
+        if has_fingerprints && self.ca_file.is_some() {
+            return wrong(
+                "`fingerprints` replace the check of the CA: remove `ca_file` or `fingerprints`",
+            );
+        }
+        if let Some(wrong) = self.fingerprints.iter().find(|it| fingerprint(it).is_none()) {
+            return Err(Error::configuration(format_args!(
+                "`tls`: invalid `fingerprints` entry `{wrong}`: expected the SHA-256 hash of a certificate, 64 \
+                 hexadecimal digits, as `openssl x509 -noout -fingerprint -sha256 -in FILE` shows it"
+            )));
         }
         match (&self.cert_file, &self.key_file) {
             (Some(_), None) => {
@@ -175,6 +212,14 @@ mod tests {
                 "`client_auth: required`",
             ),
             (json!({ "cert_file": "c", "key_file": "k", "client_auth": "optional" }), "`ca_file`"),
+            (
+                json!({ "cert_file": "c", "key_file": "k", "insecure_skip_verify": true }),
+                "are for clients",
+            ),
+            (
+                json!({ "cert_file": "c", "key_file": "k", "fingerprints": ["ab"] }),
+                "are for clients",
+            ),
         ];
         for (keys, what) in server {
             let error = read(keys).check_server().unwrap_err();
@@ -185,6 +230,10 @@ mod tests {
             (json!({ "cert_file": "c" }), "`key_file`"),
             (json!({ "key_file": "k" }), "`cert_file`"),
             (json!({ "client_auth": "required" }), "for servers"),
+            (json!({ "insecure_skip_verify": true, "ca_file": "c" }), "accepts every certificate"),
+            (json!({ "fingerprints": ["ab"], "ca_file": "c" }), "replace the check of the CA"),
+            (json!({ "fingerprints": ["ab:cd"] }), "invalid `fingerprints` entry `ab:cd`"),
+            (json!({ "fingerprints": ["é".repeat(64)] }), "64 hexadecimal digits"),
         ];
         for (keys, what) in client {
             let error = read(keys).check_client().unwrap_err();

@@ -2,13 +2,16 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use futures_io::{AsyncRead, AsyncWrite};
 use rustls::{
     ClientConfig, ClientConnection,
-    client::{Resumption, WebPkiServerVerifier},
+    client::{Resumption, WebPkiServerVerifier, danger::ServerCertVerifier},
     crypto::ring,
     pki_types::ServerName,
 };
@@ -22,8 +25,9 @@ use super::{
     session::Session,
     stream::TlsStream,
     trust::Trust,
+    unverified::{Fingerprint, Unverified},
 };
-use crate::{Error, ErrorPolicy, Host, Result, net::Address};
+use crate::{Error, ErrorPolicy, Host, LogLevel, Result, net::Address};
 
 /// A connector that establishes TLS on connections of a client. Clones are cheap, and share the loaded certificates.
 #[derive(Clone)]
@@ -32,11 +36,23 @@ pub struct TlsConnector {
     address: Arc<Address>,
     name: ServerName<'static>,
     role: Role,
+    /// `true` once the log contains the warning that the server is not verified.
+    is_warned: Arc<AtomicBool>,
+}
+
+/// Verification of the server.
+#[derive(Clone)]
+enum Verification {
+    /// By a chain to a CA, which is in the file or is one of the CAs of the system.
+    Authority(Option<PathBuf>),
+    Fingerprints(Vec<Fingerprint>),
+    /// Every certificate is accepted.
+    Nothing,
 }
 
 #[derive(Clone)]
 struct Settings {
-    authority: Option<PathBuf>,
+    verification: Verification,
     /// Files of the certificate and its key.
     certificate: Option<(PathBuf, PathBuf)>,
     min_version: MinVersion,
@@ -58,18 +74,24 @@ impl TlsConnector {
             ))
         })?;
         let path = |path: &Option<PathBuf>| path.as_ref().map(|file| host.resolve(file));
+        let verification = match tls.fingerprints() {
+            _ if tls.insecure_skip_verify => Verification::Nothing,
+            fingerprints if !fingerprints.is_empty() => Verification::Fingerprints(fingerprints),
+            _ => Verification::Authority(path(&tls.ca_file)),
+        };
         let settings = Settings {
-            authority: path(&tls.ca_file),
+            verification,
             certificate: path(&tls.cert_file).zip(path(&tls.key_file)),
             min_version: tls.min_version,
             protocols: Vec::new(),
         };
         let role = Role::Client {
-            has_ca_file: settings.authority.is_some(),
+            has_ca_file: tls.ca_file.is_some(),
             has_certificate: settings.certificate.is_some(),
         };
         let address = Arc::new(address.clone());
-        Ok(Self { config: Reloading::new(host, settings), address, name, role })
+        let is_warned = Arc::default();
+        Ok(Self { config: Reloading::new(host, settings), address, name, role, is_warned })
     }
 
     /// Sets the protocols that the client offers with ALPN, such as `http/1.1`, the preferred protocol first.
@@ -88,7 +110,21 @@ impl TlsConnector {
     /// # Errors
     /// Returns an error of the kind configuration if a file cannot be read or used.
     pub async fn client_config(&self) -> Result<Arc<ClientConfig>> {
+        self.warn();
         self.config.get().await
+    }
+
+    /// Logs a warning before the first connection if the server is not verified.
+    fn warn(&self) {
+        let is_unverified = matches!(self.config.loader().verification, Verification::Nothing);
+        if is_unverified && !self.is_warned.swap(true, Ordering::Relaxed) {
+            let message = format!(
+                "the certificate of `{}` is not verified because of `insecure_skip_verify`: anybody on the network can \
+                 pretend to be this server, read the data and change it; set `ca_file` or `fingerprints` instead",
+                self.address
+            );
+            self.config.host().log(LogLevel::WARN, &message);
+        }
     }
 
     /// Performs the handshake with the peer, within ten seconds. Dropping the future closes the connection.
@@ -100,6 +136,7 @@ impl TlsConnector {
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
+        self.warn();
         let config = self.config.get().await?;
         let connection = ClientConnection::new(config, self.name.clone())
             .map_err(|error| Error::internal(format!("cannot begin the TLS handshake: {error}")))?;
@@ -119,23 +156,37 @@ impl Load for Settings {
     fn files(&self) -> Vec<&Path> {
         let pair = self.certificate.as_ref();
         let pair = pair.into_iter().flat_map(|(certificate, key)| [certificate, key]);
-        self.authority.iter().chain(pair).map(PathBuf::as_path).collect()
+        let authority = match &self.verification {
+            Verification::Authority(path) => path.as_ref(),
+            Verification::Fingerprints(_) | Verification::Nothing => None,
+        };
+        authority.into_iter().chain(pair).map(PathBuf::as_path).collect()
     }
 
     fn load(&self) -> Result<ClientConfig> {
         let provider = Arc::new(ring::default_provider());
-        let (listed, roots) = match &self.authority {
-            Some(path) => authorities(path)?,
-            None => (Vec::new(), system_authorities()?),
+        let verifier: Arc<dyn ServerCertVerifier> = match &self.verification {
+            Verification::Authority(path) => {
+                let (listed, roots) = match path {
+                    Some(path) => authorities(path)?,
+                    None => (Vec::new(), system_authorities()?),
+                };
+                let provider = provider.clone();
+                let builder = WebPkiServerVerifier::builder_with_provider(roots.into(), provider);
+                let chains = builder.build().map_err(Error::configuration)?;
+                // Calls the verifier of rustls, and also accepts a peer whose own certificate is in `ca_file`.
+                Arc::new(Trust { chains, listed })
+            }
+            Verification::Fingerprints(all) => {
+                Arc::new(Unverified::new(provider.clone(), Some(all.clone())))
+            }
+            Verification::Nothing => Arc::new(Unverified::new(provider.clone(), None)),
         };
-        let verifier = WebPkiServerVerifier::builder_with_provider(roots.into(), provider.clone());
-        let chains = verifier.build().map_err(Error::configuration)?;
         let builder = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(self.min_version.versions())
             .map_err(Error::internal)?
-            // `Trust` calls the verifier of rustls, and also accepts a peer whose own certificate is in `ca_file`.
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Trust { chains, listed }));
+            .with_custom_certificate_verifier(verifier);
         let mut config = match &self.certificate {
             None => builder.with_no_client_auth(),
             Some((certificate, private)) => builder

@@ -30,6 +30,7 @@ mod stream;
 #[cfg(all(test, feature = "testing-tls"))]
 mod tests;
 mod trust;
+mod unverified;
 
 pub use self::{
     acceptor::TlsAcceptor,

@@ -5,7 +5,7 @@ use rustls::{
     pki_types::{ServerName, UnixTime},
 };
 
-use super::trust::SelfSigned;
+use super::{trust::SelfSigned, unverified::OtherFingerprint};
 
 /// The role of this side of the connection on which an error occurred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,6 +120,9 @@ fn certificate(error: &CertificateError, role: Role) -> String {
         ),
         E::Other(other) if other.0.is::<SelfSigned>() => {
             "is self-signed: to trust it, set `ca_file` to its file".to_owned()
+        }
+        E::Other(other) if other.0.is::<OtherFingerprint>() => {
+            format!("{}: add it if this is the right peer", other.0)
         }
         // The verifier has no specific error for this case.
         E::Other(other) if other.0.to_string().contains("CaUsedAsEndEntity") => {

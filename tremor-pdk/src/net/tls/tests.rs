@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used)] // a failed `unwrap` names the line of the test
 
 mod listed;
+mod unverified;
 
 use std::{
     future::{Future, poll_fn},
