@@ -16,6 +16,7 @@ mod journal;
 mod kubernetes;
 mod nginx;
 mod prometheus;
+mod routes;
 mod teams;
 
 /// Returns the flows of a page of the cookbook, in the order of the page.
