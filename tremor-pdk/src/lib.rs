@@ -72,6 +72,8 @@ mod sink;
 mod source;
 mod splitter;
 mod sync;
+#[cfg(feature = "template")]
+pub mod template;
 #[cfg(all(feature = "testing", unix))]
 pub mod testing;
 mod tickets;

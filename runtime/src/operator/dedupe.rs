@@ -4,12 +4,11 @@ use std::num::NonZeroU32;
 
 use tremor_pdk::{
     Batch, Component, ComponentContext, Error, EventRef, Operator, Output, Result, Verdict,
-    units::Interval,
+    template::Field, units::Interval,
 };
 
 use super::{
     bounded::{Bounded, Evictions, Found},
-    field::Field,
     key::KeyBuffer,
 };
 

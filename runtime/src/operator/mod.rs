@@ -4,7 +4,6 @@ mod bounded;
 mod bucket;
 mod condition;
 mod dedupe;
-mod field;
 mod filter;
 mod key;
 mod ordered;
@@ -13,7 +12,6 @@ mod route;
 mod sample;
 mod select;
 mod set;
-mod template;
 #[cfg(test)]
 mod testing;
 mod unnest;

@@ -2,11 +2,12 @@
 
 use std::num::NonZeroU64;
 
-use tremor_pdk::{Batch, Component, ComponentContext, Error, EventRef, Operator, Output, Result};
+use tremor_pdk::{
+    Batch, Component, ComponentContext, Error, EventRef, Operator, Output, Result, template::Field,
+};
 
 use super::{
     condition::{self, Condition},
-    field::Field,
     key::KeyBuffer,
 };
 

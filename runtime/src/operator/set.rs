@@ -7,9 +7,9 @@ use serde::{Deserialize, Deserializer};
 use tremor_abi::batch::{Edits, FieldWriter, HostBatch, Part};
 use tremor_pdk::{
     Batch, Component, ComponentContext, Error, EventMut, Operator, Output, Result, Value, Verdict,
+    template::{Field, Template},
 };
 
-use super::{field::Field, template::Template};
 use crate::codec::syslog::civil::append_rfc3339;
 
 /// Sets and removes fields of the payload and the metadata.

@@ -1,9 +1,9 @@
 //! The operator `unnest`, which creates an event for each element of an array.
 
 use tremor_abi::batch;
-use tremor_pdk::{Batch, Component, ComponentContext, Error, Operator, Output, Result};
-
-use super::field::Field;
+use tremor_pdk::{
+    Batch, Component, ComponentContext, Error, Operator, Output, Result, template::Field,
+};
 
 /// Replaces each event by an event for each element of an array. The other fields are in each of these events.
 #[tremor_pdk::config]

@@ -194,7 +194,11 @@ fn mistakes_of_edits_and_samples_fail_check() {
         ("{ type: set, config: { edits: [] } }", "`edits`: expected at least one edit"),
         (
             "{ type: set, config: { edits: [{ field: a, template: 'x{b' }] } }",
-            "`x{b`: invalid template: expected `}` after the field, or `:-` and a default at offset 3",
+            "`x{b`: invalid template: expected `}` after the field, `:-` and a default, or `:+` and the format of a time at offset 3",
+        ),
+        (
+            "{ type: set, config: { edits: [{ field: a, template: '{a:+%F|Mars}' }] } }",
+            "expected a time zone such as `Europe/Berlin`, `UTC` or `local`, found `Mars` at offset 7",
         ),
         ("{ type: set, config: { edits: [{ field: a..b, value: 1 }] } }", "`a..b`: invalid path"),
         ("{ type: unnest, config: { field: '%a' } }", "`field`: expected a field of the payload"),

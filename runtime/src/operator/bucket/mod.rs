@@ -4,12 +4,13 @@ use std::num::NonZeroU32;
 
 use tremor_pdk::{
     Batch, Component, ComponentContext, Error, EventRef, Operator, Output, Result, ValueRef,
-    Verdict, units::Interval,
+    Verdict,
+    template::{EventParts, Field},
+    units::Interval,
 };
 
 use super::{
     bounded::{Bounded, Evictions, Found},
-    field::{EventParts, Field},
     key::KeyBuffer,
 };
 

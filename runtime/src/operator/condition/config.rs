@@ -4,10 +4,10 @@ use regex::Regex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de::Error as _};
 use tremor_abi::value::from_value;
-use tremor_pdk::{Error, Result, Value};
+use tremor_pdk::{Error, Result, Value, template::Field};
 
 use super::{Comparison, Condition, Order};
-use crate::operator::{field::Field, set::given};
+use crate::operator::set::given;
 
 /// Condition on an event: `field` with exactly one comparison, or exactly one of `all`, `any` and `not`.
 #[tremor_pdk::config]

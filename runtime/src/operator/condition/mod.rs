@@ -9,10 +9,9 @@ mod tests;
 use std::cmp::Ordering;
 
 use regex::Regex;
-use tremor_pdk::{EventRef, Value, ValueRef};
+use tremor_pdk::{EventRef, Value, ValueRef, template::Field};
 
 pub(super) use self::config::Config;
-use super::field::Field;
 
 /// Compiled condition.
 #[derive(Debug)]

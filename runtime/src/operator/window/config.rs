@@ -2,10 +2,10 @@
 
 use std::num::{NonZeroU32, NonZeroU64};
 
-use tremor_pdk::{Error, Result, units::Interval};
+use tremor_pdk::{Error, Result, template::Field, units::Interval};
 
 use super::aggregate::Function;
-use crate::operator::{field::Field, ordered::Ordered};
+use crate::operator::ordered::Ordered;
 
 /// Aggregates the events of a window into one event per group. Windows do not overlap: each event belongs to one
 /// window.

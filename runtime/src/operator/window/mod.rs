@@ -5,7 +5,7 @@ mod config;
 
 use tremor_pdk::{
     Batch, Buffered, Component, ComponentContext, Error, EventMut, EventRef, Memory, Object,
-    Operator, Output, Result, Value, ValueRef, Verdict,
+    Operator, Output, Result, Value, ValueRef, Verdict, template::Field,
 };
 
 use self::{
@@ -14,7 +14,6 @@ use self::{
 };
 use super::{
     bounded::{Bounded, Evictions, Found, Slot},
-    field::Field,
     key::KeyBuffer,
 };
 

@@ -4,60 +4,70 @@ use std::{fmt, str::FromStr};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de::Error};
-use tremor_abi::batch::Part;
-use tremor_pdk::{EventRef, Path, PathError, ValueRef};
+
+use crate::{EventRef, Part, Path, PathError, ValueRef};
 
 /// Path of a field, such as `host.name` or `tags[0]`.
 ///
 /// A path that starts with `%`, such as `%class`, refers to the metadata. The path `%` is the whole metadata, and the
 /// empty path is the whole payload. A path of the payload may start with a point, as in VRL: `.host.name`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Field {
+pub struct Field {
     in_metadata: bool,
     path: Path,
 }
 
 impl Field {
     /// Returns the part of the event that contains the field.
-    pub(super) const fn part(&self) -> Part {
+    #[inline]
+    #[must_use]
+    pub const fn part(&self) -> Part {
         if self.in_metadata { Part::Metadata } else { Part::Payload }
     }
 
     /// Returns the path of the field in its part of the event.
-    pub(super) const fn path(&self) -> &Path {
+    #[inline]
+    #[must_use]
+    pub const fn path(&self) -> &Path {
         &self.path
     }
 
     /// Returns whether one of the fields is a part of the other one, or both are the same.
-    pub(super) fn overlaps(&self, other: &Self) -> bool {
+    #[must_use]
+    pub fn overlaps(&self, other: &Self) -> bool {
         self.in_metadata == other.in_metadata
             && (self.path.starts_with(&other.path) || other.path.starts_with(&self.path))
     }
 
     /// Returns the value of the field in an event.
     #[inline]
-    pub(crate) fn get<'b>(&self, event: EventRef<'b>) -> Option<ValueRef<'b>> {
+    #[must_use]
+    pub fn get<'b>(&self, event: EventRef<'b>) -> Option<ValueRef<'b>> {
         let root = if self.in_metadata { event.metadata() } else { event.value() };
         root?.get_path(&self.path)
     }
 
     /// Returns the value of the field. Use this if several fields of the same event are needed.
     #[inline]
-    pub(super) fn get_in<'b>(&self, parts: &EventParts<'b>) -> Option<ValueRef<'b>> {
+    #[must_use]
+    pub fn get_in<'b>(&self, parts: &EventParts<'b>) -> Option<ValueRef<'b>> {
         let root = if self.in_metadata { parts.metadata } else { parts.payload };
         root?.get_path(&self.path)
     }
 }
 
 /// Payload and metadata of an event.
-pub(super) struct EventParts<'b> {
+#[derive(Clone, Copy, Debug)]
+pub struct EventParts<'b> {
     payload: Option<ValueRef<'b>>,
     metadata: Option<ValueRef<'b>>,
 }
 
 impl<'b> EventParts<'b> {
+    /// Returns both parts of an event.
     #[inline]
-    pub(super) fn of(event: EventRef<'b>) -> Self {
+    #[must_use]
+    pub fn of(event: EventRef<'b>) -> Self {
         Self { payload: event.value(), metadata: event.metadata() }
     }
 }
@@ -108,9 +118,8 @@ impl JsonSchema for Field {
 
 #[cfg(test)]
 mod tests {
-    use tremor_pdk::{Batch, literal};
-
     use super::Field;
+    use crate::{Batch, literal};
 
     #[test]
     fn field_is_in_payload_or_with_percent_sign_in_metadata() {

@@ -1,0 +1,349 @@
+//! Texts with the values of fields and with times, such as `{host}/{%file.name}` or `{:+%Y-%m-%d}`.
+
+mod field;
+mod time;
+
+use std::{fmt, str::FromStr};
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, de::Error};
+
+use self::time::TimeFormat;
+pub use self::{
+    field::{EventParts, Field},
+    time::TimeCache,
+};
+use crate::{EventRef, PathError, Shape, ValueRef};
+
+/// A text in which fields in braces are replaced by their values. `{{` and `}}` are braces of the text.
+///
+/// `{FIELD:-DEFAULT}` is replaced by the default if the event has no text for the field. Values that have text are
+/// texts, numbers and truth values. Without a default, a template with such a field has no text.
+///
+/// `{FIELD:+FORMAT}` is replaced by the time in the field, in a format of strftime. `{:+FORMAT}` is replaced by the time
+/// when the event was read. `{FIELD:+FORMAT|ZONE:-DEFAULT}` has a time zone and a default; the time zone is UTC if there
+/// is none. A time is an integer in ns since the Unix epoch, or text in the form of RFC 3339.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Template {
+    parts: Box<[Part]>,
+    /// The template as it was written.
+    text: Box<str>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    Text(Box<str>),
+    Field { field: Field, default: Option<Box<str>> },
+    Time(Box<Time>),
+}
+
+/// A time in a template.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Time {
+    /// `None` for the time when the event was read.
+    field: Option<Field>,
+    format: TimeFormat,
+    default: Option<Box<str>>,
+}
+
+/// A syntax error of a template.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TemplateError {
+    /// Offset of the error, in bytes from the start of the text.
+    pub offset: usize,
+    problem: String,
+}
+
+impl fmt::Display for TemplateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "invalid template: {} at offset {}", self.problem, self.offset)
+    }
+}
+
+impl std::error::Error for TemplateError {}
+
+/// A field that a template needs, but that has no text in an event.
+#[derive(Clone, Copy, Debug)]
+pub struct NoText<'t> {
+    /// `None` for the time when the event was read.
+    field: Option<&'t Field>,
+    expected: &'static str,
+    found: &'static str,
+}
+
+const TEXT: &str = "text, a number or a truth value";
+const TIME: &str =
+    "a time (an integer in ns since the Unix epoch, or text such as `2026-11-29T08:30:00Z`)";
+
+impl NoText<'_> {
+    /// Returns the field without text, or `None` for the time when the event was read.
+    #[must_use]
+    pub const fn field(&self) -> Option<&Field> {
+        self.field
+    }
+}
+
+impl fmt::Display for NoText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "expected {}", self.expected)?;
+        match self.field {
+            Some(field) => write!(f, " as `{field}`")?,
+            None => f.write_str(" when the event was read")?,
+        }
+        write!(f, ", found {}", self.found)
+    }
+}
+
+impl Template {
+    /// Appends the text of the template for an event. After an error, `out` is unchanged.
+    ///
+    /// # Errors
+    /// Returns the first field that has neither text nor a default.
+    #[inline]
+    pub fn render<'t>(&'t self, event: EventRef<'_>, out: &mut String) -> Result<(), NoText<'t>> {
+        self.render_by(event, out, |_, format, ns, out| format.append(ns, out))
+    }
+
+    /// Appends the text as [`Template::render`] does, and formats a time only if it differs from the one before in a
+    /// part that the format shows. Use each cache with one template only.
+    ///
+    /// # Errors
+    /// Returns the first field that has neither text nor a default.
+    pub fn render_cached<'t>(
+        &'t self,
+        event: EventRef<'_>,
+        out: &mut String,
+        cache: &mut TimeCache,
+    ) -> Result<(), NoText<'t>> {
+        self.render_by(event, out, |number, format, ns, out| cache.append(number, format, ns, out))
+    }
+
+    #[inline]
+    fn render_by<'t>(
+        &'t self,
+        event: EventRef<'_>,
+        out: &mut String,
+        mut append: impl FnMut(usize, &TimeFormat, i128, &mut String) -> bool,
+    ) -> Result<(), NoText<'t>> {
+        let before = out.len();
+        for (number, part) in self.parts.iter().enumerate() {
+            let (default, error) = match part {
+                Part::Text(text) => {
+                    out.push_str(text);
+                    continue;
+                }
+                Part::Field { field, default } => {
+                    let shape = field.get(event).map(ValueRef::shape);
+                    if shape.is_some_and(|shape| push(shape, out)) {
+                        continue;
+                    }
+                    let found = shape.map_or(NO_FIELD, |found| found.name());
+                    (default, NoText { field: Some(field), expected: TEXT, found })
+                }
+                Part::Time(time) => {
+                    let before = out.len();
+                    let found = match time.ns(event) {
+                        Ok(ns) if append(number, &time.format, ns, out) => continue,
+                        Ok(_) => "a time outside of the years -9999 to 9999",
+                        Err(found) => found,
+                    };
+                    out.truncate(before);
+                    (&time.default, NoText { field: time.field.as_ref(), expected: TIME, found })
+                }
+            };
+            match default {
+                Some(default) => out.push_str(default),
+                None => {
+                    out.truncate(before);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the text of a template that has neither fields nor times, with `{{` and `}}` replaced by braces.
+    #[must_use]
+    pub fn constant(&self) -> Option<&str> {
+        match &*self.parts {
+            [] => Some(""),
+            [Part::Text(text)] => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Returns the text before the first field or time, with `{{` and `}}` replaced by braces.
+    #[must_use]
+    pub fn prefix(&self) -> &str {
+        match self.parts.first() {
+            Some(Part::Text(text)) => text,
+            _ => "",
+        }
+    }
+
+    /// Returns the fields that the template reads.
+    pub fn fields(&self) -> impl Iterator<Item = &Field> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Text(_) => None,
+            Part::Field { field, .. } => Some(field),
+            Part::Time(time) => time.field.as_ref(),
+        })
+    }
+}
+
+impl fmt::Display for Template {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+const NO_FIELD: &str = "no such field";
+
+impl Time {
+    /// Returns the time in ns since the Unix epoch, or a description of the value that is not a time.
+    fn ns(&self, event: EventRef<'_>) -> Result<i128, &'static str> {
+        let Some(field) = &self.field else { return Ok(event.ingest_ns().into()) };
+        match field.get(event).map(ValueRef::shape) {
+            Some(Shape::I64(ns)) => Ok(ns.into()),
+            Some(Shape::U64(ns)) => Ok(ns.into()),
+            Some(Shape::String(text)) => time::parse(text).ok_or("another text"),
+            Some(shape) => Err(shape.name()),
+            None => Err(NO_FIELD),
+        }
+    }
+}
+
+/// Appends text, a number or a truth value. Returns `false` for a value of another type.
+#[inline]
+fn push(value: Shape<'_>, out: &mut String) -> bool {
+    match value {
+        Shape::String(text) | Shape::Number(text) => out.push_str(text),
+        Shape::Bool(value) => out.push_str(if value { "true" } else { "false" }),
+        Shape::I64(number) => out.push_str(itoa::Buffer::new().format(number)),
+        Shape::U64(number) => out.push_str(itoa::Buffer::new().format(number)),
+        Shape::F64(number) if number.is_finite() => {
+            out.push_str(zmij::Buffer::new().format_finite(number));
+        }
+        _ => return false,
+    }
+    true
+}
+
+/// Returns the length of the path at the start of `text`: up to `}` or `:` outside of quotes, or the whole text.
+fn path_length(text: &str) -> usize {
+    let (mut in_quotes, mut is_escaped) = (false, false);
+    for (position, byte) in text.bytes().enumerate() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if in_quotes => is_escaped = true,
+            b'"' => in_quotes = !in_quotes,
+            b'}' | b':' if !in_quotes => return position,
+            _ => {}
+        }
+    }
+    text.len()
+}
+
+impl FromStr for Template {
+    type Err = TemplateError;
+
+    fn from_str(text: &str) -> Result<Self, TemplateError> {
+        let (mut parts, mut plain) = (Vec::new(), String::new());
+        let mut at = 0;
+        while let Some(length) = text[at..].find(['{', '}']) {
+            plain.push_str(&text[at..at + length]);
+            at += length;
+            let rest = &text[at..];
+            if rest.starts_with("{{") || rest.starts_with("}}") {
+                plain.push_str(&rest[..1]);
+                at += 2;
+                continue;
+            }
+            if rest.starts_with('}') {
+                return Err(expected(at, "`}}` for a brace of the text, or `{` before the field"));
+            }
+            let (part, behind) = parse_part(text, at + 1)?;
+            if !plain.is_empty() {
+                parts.push(Part::Text(std::mem::take(&mut plain).into()));
+            }
+            parts.push(part);
+            at = behind;
+        }
+        plain.push_str(&text[at..]);
+        if !plain.is_empty() {
+            parts.push(Part::Text(plain.into()));
+        }
+        Ok(Self { parts: parts.into(), text: text.into() })
+    }
+}
+
+fn expected(offset: usize, expected: &str) -> TemplateError {
+    TemplateError { offset, problem: format!("expected {expected}") }
+}
+
+/// Parses the field or the time that begins at `start`, behind the brace. Returns it with the offset behind its end.
+fn parse_part(text: &str, start: usize) -> Result<(Part, usize), TemplateError> {
+    let end = start + path_length(&text[start..]);
+    let field: Field = text[start..end]
+        .parse()
+        .map_err(|invalid: PathError| expected(start + invalid.offset, invalid.expected))?;
+    let mut behind = end;
+    let mut format = None;
+    if text[end..].starts_with(":+") {
+        let from = end + 2;
+        let length = text[from..].find('}').unwrap_or(text.len() - from);
+        let length = text[from..from + length].find(":-").unwrap_or(length);
+        behind = from + length;
+        let parsed = TimeFormat::parse(&text[from..behind]);
+        format = Some(
+            parsed.map_err(|(offset, problem)| TemplateError { offset: from + offset, problem })?,
+        );
+    } else if start == end {
+        return Err(expected(start, "a field, or `{{` for a brace of the text"));
+    }
+    let mut default = None;
+    if text[behind..].starts_with(":-") {
+        let from = behind + 2;
+        behind = from + text[from..].find('}').unwrap_or(text.len() - from);
+        default = Some(text[from..behind].into());
+    }
+    if !text[behind..].starts_with('}') {
+        let message = match format {
+            Some(_) => "`}` after the format of the time",
+            None => "`}` after the field, `:-` and a default, or `:+` and the format of a time",
+        };
+        return Err(expected(behind, message));
+    }
+    let part = match format {
+        None => Part::Field { field, default },
+        Some(format) => {
+            let field = (start < end).then_some(field);
+            Part::Time(Box::new(Time { field, format, default }))
+        }
+    };
+    Ok((part, behind + 1))
+}
+
+impl<'de> Deserialize<'de> for Template {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(|error| D::Error::custom(format_args!("`{text}`: {error}")))
+    }
+}
+
+impl JsonSchema for Template {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Template".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "description": "A text with fields in braces, such as `{host}/{%file.name}` or \
+                `{level:-none}` with a default; `{time:+%F}` and `{:+%F|local}` are times; `{{` and `}}` are braces.",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;
