@@ -189,6 +189,28 @@ links: [input -> p -> output]";
 }
 
 #[test]
+fn template_shows_times_and_rejects_other_values() {
+    let operators = "{ type: set, config: { edits: [
+        { field: day, missing: err, template: 'x/{t:+%F_%H|Asia/Tokyo}{{' },
+        { field: zone, template: '{t:+%z|Asia/Tokyo:-none}' } ] } }";
+    let events = "{\"t\":1700000000000000000}\n{\"t\":\"2026-11-29T23:30:00-01:00\"}\n{\"t\":\"today\"}\n{}\n";
+    let scene = scene(operators, &["out", "err"], events);
+    scene.run().expect(0, &["4 events in, 2 out, 2 dead-lettered"]);
+    let expected = "{\"t\":1700000000000000000,\"day\":\"x/2023-11-15_07{\",\"zone\":\"+0900\"}\n\
+        {\"t\":\"2026-11-29T23:30:00-01:00\",\"day\":\"x/2026-11-30_09{\",\"zone\":\"+0900\"}\n";
+    assert_eq!(scene.read("out"), expected);
+    let errors = scene.read("err");
+    let reasons = ["as `t`, found another text", "as `t`, found no such field"];
+    assert_eq!(errors.lines().count(), reasons.len(), "{errors}");
+    for (line, reason) in errors.lines().zip(reasons) {
+        assert!(
+            line.contains("cannot set `day`: expected a time") && line.contains(reason),
+            "{line}"
+        );
+    }
+}
+
+#[test]
 fn mistakes_of_edits_and_samples_fail_check() {
     for (operator, expected) in [
         ("{ type: set, config: { edits: [] } }", "`edits`: expected at least one edit"),
