@@ -49,7 +49,7 @@ const RECORD_SEPARATOR: u8 = 0x1e;
 /// State of a stream.
 #[derive(Default)]
 pub(crate) struct State {
-    place: Place,
+    position: Position,
     /// The value that has begun and whose end was not received.
     open: Option<Open>,
     /// `true` after the first bytes of the stream, which may be a UTF-8 signature.
@@ -60,7 +60,7 @@ pub(crate) struct State {
 
 /// Position in the stream between two values.
 #[derive(Clone, Copy, Default, PartialEq)]
-enum Place {
+enum Position {
     #[default]
     Outside,
     /// After the `[` of a divided array.
@@ -240,15 +240,15 @@ impl JsonValues {
     /// Skips separators. Returns the position of the next value, or the length of the input.
     fn separators(&self, state: &mut State, bytes: &[u8]) -> usize {
         for (at, byte) in bytes.iter().enumerate() {
-            state.place = match (*byte, state.place) {
-                (b' ' | b'\t' | b'\r' | b'\n', place) => place,
+            state.position = match (*byte, state.position) {
+                (b' ' | b'\t' | b'\r' | b'\n', position) => position,
                 (RECORD_SEPARATOR, _) => {
                     state.is_sequence = true;
-                    Place::Outside
+                    Position::Outside
                 }
-                (b'[', Place::Outside) if self.0.arrays == Arrays::Divide => Place::Begin,
-                (b']', Place::Begin | Place::Element) => Place::Outside,
-                (b',', Place::Element) => Place::Comma,
+                (b'[', Position::Outside) if self.0.arrays == Arrays::Divide => Position::Begin,
+                (b']', Position::Begin | Position::Element) => Position::Outside,
+                (b',', Position::Element) => Position::Comma,
                 _ => return at,
             };
         }
@@ -278,7 +278,7 @@ impl StreamSplitter for JsonValues {
             (start, start)
         };
         let Some(first) = bytes.get(start) else { return Ok(Found::Skip(start)) };
-        let is_unexpected = state.open.is_none() && state.place == Place::Element;
+        let is_unexpected = state.open.is_none() && state.position == Position::Element;
         let new = if is_unexpected { Open::Invalid(*first) } else { Open::new(*first) };
         let mut open = state.open.take().unwrap_or(new);
         let is_sequence = state.is_sequence;
@@ -310,15 +310,15 @@ impl StreamSplitter for JsonValues {
                 Ok(Found::More)
             }
             (End::At(end), _) => {
-                let is_element = state.place != Place::Outside;
-                state.place = if is_element { Place::Element } else { Place::Outside };
+                let is_element = state.position != Position::Outside;
+                state.position = if is_element { Position::Element } else { Position::Outside };
                 Ok(Found::message(start..end, end))
             }
             (End::Broken(len, _), Open::Invalid(first)) => {
-                let expected = match std::mem::take(&mut state.place) {
-                    Place::Outside => "a JSON value",
-                    Place::Element => "a comma or `]` after an element of an array",
-                    Place::Begin | Place::Comma => "an element of an array",
+                let expected = match std::mem::take(&mut state.position) {
+                    Position::Outside => "a JSON value",
+                    Position::Element => "a comma or `]` after an element of an array",
+                    Position::Begin | Position::Comma => "an element of an array",
                 };
                 let error = Error::bad_data(format_args!(
                     "expected {expected}, found `{}`; skipped {len} bytes up to the next line",
@@ -327,7 +327,7 @@ impl StreamSplitter for JsonValues {
                 Ok(Found::Reject { len, error })
             }
             (End::Broken(len, why), _) => {
-                state.place = Place::Outside;
+                state.position = Position::Outside;
                 let error =
                     Error::bad_data(format_args!("a JSON value has {why}; skipped {len} bytes"));
                 Ok(Found::Reject { len, error })
