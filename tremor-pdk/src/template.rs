@@ -20,9 +20,9 @@ use crate::{EventRef, PathError, Shape, ValueRef};
 /// `{FIELD:-DEFAULT}` is replaced by the default if the event has no text for the field. Values that have text are
 /// texts, numbers and truth values. Without a default, a template with such a field has no text.
 ///
-/// `{FIELD:+FORMAT}` is replaced by the time in the field, in a format of strftime. `{:+FORMAT}` is replaced by the time
-/// when the event was read. `{FIELD:+FORMAT|ZONE:-DEFAULT}` has a time zone and a default; the time zone is UTC if there
-/// is none. A time is an integer in ns since the Unix epoch, or text in the form of RFC 3339.
+/// `{FIELD:+FORMAT}` is replaced by the time in the field, in a format of strftime. `{:+FORMAT}` is replaced by the
+/// time when the event was read. `{FIELD:+FORMAT|ZONE:-DEFAULT}` has a time zone and a default; the time zone is UTC if
+/// there is none. A time is an integer in ns since the Unix epoch, or text in the form of RFC 3339.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
     parts: Box<[Part]>,
