@@ -56,6 +56,9 @@ pub(crate) struct State {
     has_begun: bool,
     /// `true` if the stream is a JSON text sequence, so that a record separator ends a truncated value.
     is_sequence: bool,
+    /// Minimum number of bytes to give up of the next value that is too long. It doubles with each such value that
+    /// follows another, so that a stream in which no value ends is not searched again after each of its lines.
+    give_up: usize,
 }
 
 /// Position in the stream between two values.
@@ -297,11 +300,14 @@ impl StreamSplitter for JsonValues {
             open = Open::Invalid(bytes[start]);
             end = find(&mut open, *at);
         }
-        let is_long = bytes.len() > self.max_length();
-        if let (End::Unknown, true) = (&end, is_long || input.is_truncated())
-            && let Some(next) = next_value(bytes, if is_long { 0 } else { from.saturating_sub(1) })
-        {
-            end = End::Broken(next, "no end");
+        let is_long = bytes.len() - start > self.max_length();
+        if let (End::Unknown, true) = (&end, is_long || input.is_truncated()) {
+            let given_up = start.saturating_add(state.give_up).min(bytes.len());
+            let from = if is_long { given_up } else { from.saturating_sub(1) };
+            if let Some(next) = next_value(bytes, from) {
+                state.give_up = (2 * state.give_up).clamp(1 << 10, self.max_length().max(1 << 10));
+                end = End::Broken(next, "no end");
+            }
         }
         match (end, open) {
             (End::Unknown, _) if start > 0 => Ok(Found::Skip(start)),
@@ -310,6 +316,7 @@ impl StreamSplitter for JsonValues {
                 Ok(Found::More)
             }
             (End::At(end), _) => {
+                state.give_up = 0;
                 let is_element = state.position != Position::Outside;
                 state.position = if is_element { Position::Element } else { Position::Outside };
                 Ok(Found::message(start..end, end))

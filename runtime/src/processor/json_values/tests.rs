@@ -98,6 +98,30 @@ fn long_value_is_rejected_and_next_one_is_read() {
     }
 }
 
+/// A stream in which each line begins a value that has no end is not searched again after each of its lines.
+#[test]
+fn unclosed_values_are_given_up_in_few_steps() {
+    let config = json!({ "max_length": "16KiB" });
+    let stream = b"{\n".repeat(200_000);
+    let (found, rejected) = run(&mut *pre("json-values", &config), &stream, stream.len());
+    assert!(found.is_empty() && rejected.len() < 100, "{}", rejected.len());
+    let (found, rejected) = run(&mut *pre("json-values", &config), &stream, 4 << 10);
+    assert!(found.is_empty() && rejected.len() < 100, "{}", rejected.len());
+}
+
+#[test]
+fn separator_before_long_value_is_not_rejected() {
+    let long = "x".repeat(500);
+    for (start, end) in [("{\"b\":1}\n", "\n{\"c\":2}"), ("[\n", "\n{\"c\":2}")] {
+        let stream = format!("{start}{{\"a\":\"{long}{end}");
+        let config = json!({ "max_length": 20 });
+        let split = &mut *pre("json-values", &config);
+        let (found, rejected) = run(split, stream.as_bytes(), stream.len());
+        assert_eq!(texts(found).last().map(String::as_str), Some(r#"{"c":2}"#), "{stream}");
+        assert_eq!(rejected.len(), 1, "{stream}: {rejected:?}");
+    }
+}
+
 #[test]
 fn whole_message_is_split_alone() {
     let mut values = pre("json-values", &json!({}));
