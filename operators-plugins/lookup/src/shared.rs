@@ -85,8 +85,8 @@ impl Shared {
         lock(&self.current).clone()
     }
 
-    /// Returns whether the instance with this token watches the file. The first one that asks while there is no other
-    /// watches it.
+    /// Returns whether the instance with this token watches the file. If no instance watches
+    /// the file, the instance with this token becomes the watcher.
     fn is_watched_by(&self, token: &Weak<()>) -> bool {
         let mut watcher = lock(&self.watcher);
         if watcher.strong_count() == 0 {

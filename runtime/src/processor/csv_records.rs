@@ -187,7 +187,9 @@ pub(crate) struct State {
 /// Rejects the first line of a malformed record, so that the lines after it are split again.
 fn reject(state: &mut State, input: Input<'_>, why: &'static str) -> Found {
     let from = if state.malformed.is_some() { input.seen() } else { 0 };
-    let line = state.progress.first_line.or_else(|| {
+    // The beginning of a truncated message is gone, so the position of its first line means nothing.
+    let first_line = state.progress.first_line.filter(|_| !input.is_truncated());
+    let line = first_line.or_else(|| {
         let length = memchr::memchr(b'\n', &input[from..])?;
         Some(from + length + 1)
     });

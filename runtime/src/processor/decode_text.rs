@@ -28,7 +28,7 @@ enum Invalid {
     #[default]
     Replace,
     /// A whole message with an invalid sequence goes to `err`. In a stream, the text before the sequence is passed on,
-    /// and the remainder of the stream goes to `err`.
+    /// the fragment that contains the sequence goes to `err`, and later bytes of the stream are skipped and counted.
     Reject,
 }
 

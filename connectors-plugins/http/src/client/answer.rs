@@ -157,8 +157,8 @@ fn target(url: &Url, answer: &Answer) -> Option<Url> {
     url.join(location.to_str().ok()?).ok()
 }
 
-/// Returns the URL to which a response of `url` redirects a request, if the request may follow.
-/// Another origin must not get the credentials and headers that are configured for this one.
+/// Returns the URL to which a response of `url` redirects a request, if the request may follow. A request never follows
+/// to another origin, because the configured credentials and headers are for the origin of `url`.
 pub(crate) fn redirected(url: &Url, answer: &Answer) -> Option<Url> {
     target(url, answer).filter(|target| target.is_same_origin(url))
 }

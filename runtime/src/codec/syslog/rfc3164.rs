@@ -137,7 +137,8 @@ fn timestamp(reader: &mut Reader<'_>, clocks: &mut Clocks<'_>) -> Option<i64> {
             (this_year - 8..=this_year + 1)
                 .rev()
                 .filter_map(local)
-                // No zone is more than a day behind UTC, so the rules of the zone are needed for one year only.
+                // Local times differ from UTC by less than a day. This filter needs no rules of the zone, and
+                // usually leaves out the next year.
                 .filter(|local| *local <= latest.saturating_add(AHEAD))
                 .filter_map(at)
                 .find(|timestamp| *timestamp <= latest)?

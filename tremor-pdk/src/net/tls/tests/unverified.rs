@@ -65,7 +65,7 @@ fn skipped_verification_is_logged_once() {
     for identity in odd_identities() {
         connect(&scene, &identity, &keys).unwrap();
     }
-    // One for each connector, and not for each connection.
+    // Each connector logs a single warning, however often it connects.
     let connector = scene.connector(&keys);
     let files = Identity::self_signed(&["localhost"]).files();
     let before = warnings(&scene);
