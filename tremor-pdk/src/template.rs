@@ -101,7 +101,7 @@ impl Template {
     /// Returns the first field that has neither text nor a default.
     #[inline]
     pub fn render<'t>(&'t self, event: EventRef<'_>, out: &mut String) -> Result<(), NoText<'t>> {
-        self.render_by(event, out, |_, format, ns, out| format.append(ns, out))
+        self.render_by(event, out, |_, format, ns, out| format.append(ns, out), |_, _| {})
     }
 
     /// Appends the text as [`Template::render`] does, and formats a time only if it differs from the one before in a
@@ -115,7 +115,30 @@ impl Template {
         out: &mut String,
         cache: &mut TimeCache,
     ) -> Result<(), NoText<'t>> {
-        self.render_by(event, out, |number, format, ns, out| cache.append(number, format, ns, out))
+        let append = |number, format: &TimeFormat, ns, out: &mut String| {
+            cache.append(number, format, ns, out)
+        };
+        self.render_by(event, out, append, |_, _| {})
+    }
+
+    /// Appends the text as [`Template::render_cached`] does, and calls `escape` after the value of each field was
+    /// appended, with `out` and the offset in bytes at which the value begins. What `escape` leaves behind that offset
+    /// is the value in the text. Defaults, times and what stands outside of braces are not escaped, because the author
+    /// of the template chose them.
+    ///
+    /// # Errors
+    /// Returns the first field that has neither text nor a default.
+    pub fn render_escaped<'t>(
+        &'t self,
+        event: EventRef<'_>,
+        out: &mut String,
+        cache: &mut TimeCache,
+        escape: impl FnMut(&mut String, usize),
+    ) -> Result<(), NoText<'t>> {
+        let append = |number, format: &TimeFormat, ns, out: &mut String| {
+            cache.append(number, format, ns, out)
+        };
+        self.render_by(event, out, append, escape)
     }
 
     #[inline]
@@ -124,6 +147,7 @@ impl Template {
         event: EventRef<'_>,
         out: &mut String,
         mut append: impl FnMut(usize, &TimeFormat, i128, &mut String) -> bool,
+        mut escape: impl FnMut(&mut String, usize),
     ) -> Result<(), NoText<'t>> {
         let before = out.len();
         for (number, part) in self.parts.iter().enumerate() {
@@ -134,7 +158,9 @@ impl Template {
                 }
                 Part::Field { field, default } => {
                     let shape = field.get(event).map(ValueRef::shape);
+                    let start = out.len();
                     if shape.is_some_and(|shape| push(shape, out)) {
+                        escape(out, start);
                         continue;
                     }
                     let found = shape.map_or(NO_FIELD, |found| found.name());

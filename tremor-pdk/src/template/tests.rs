@@ -167,3 +167,20 @@ fn constant_and_prefix_are_the_fixed_text() {
         assert_eq!(template.to_string(), text);
     }
 }
+
+#[test]
+fn escape_sees_values_and_neither_defaults_nor_times() {
+    let mut batch = Batch::new();
+    batch.push(&json!({ "a": "x/y", "n": 7 })).unwrap();
+    batch.last_mut().unwrap().set_ingest_ns(1_795_912_200_123_456_789);
+    let template: Template = "/{a}/{n}/{none:-d/e}/{:+%Y/%m}/{{/".parse().unwrap();
+    let (mut seen, mut out, mut cache) = (Vec::new(), "before".to_owned(), TimeCache::default());
+    let escape = |out: &mut String, start: usize| {
+        let value = out.split_off(start);
+        out.push_str(&value.replace('/', "%2F"));
+        seen.push(value);
+    };
+    template.render_escaped(batch.get(0).unwrap(), &mut out, &mut cache, escape).unwrap();
+    assert_eq!(out, "before/x%2Fy/7/d/e/2026/11/{/");
+    assert_eq!(seen, ["x/y", "7"]);
+}
