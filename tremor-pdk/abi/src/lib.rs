@@ -7,6 +7,7 @@
 //! - [`batch`]: events with their buffers, the unit in which events are passed.
 //! - [`connector`], [`component`], [`host`], [`module`]: the calls between host and plugin.
 //! - [`error`]: errors with their kinds and policies.
+//! - `frame`, with the feature of this name: batches outside of memory, on disk and between processes.
 //! - [`metadata`]: the record that describes a library and is read without loading it.
 
 #[cfg(target_endian = "big")]
@@ -33,6 +34,8 @@ mod sync;
 pub mod value;
 pub mod version;
 
+#[cfg(feature = "frame")]
+pub use self::batch::frame;
 pub use self::lock::lock;
 
 /// A growable byte buffer that host and plugins can exchange.

@@ -29,6 +29,14 @@ pub struct Mark {
     events: Vec<Event>,
 }
 
+#[cfg(feature = "frame")]
+impl Mark {
+    /// Returns the events of the batch when it was marked.
+    pub(super) fn events(&self) -> &[Event] {
+        &self.events
+    }
+}
+
 /// The extent of a batch before a call, which shows whether the call edited the batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {

@@ -5,6 +5,10 @@ use abi_stable::StableAbi;
 /// A range of a batch's bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, StableAbi)]
+#[cfg_attr(
+    feature = "frame",
+    derive(zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable, zerocopy::KnownLayout)
+)]
 pub struct Span {
     /// Offset of the first byte.
     pub start: u32,
@@ -29,6 +33,10 @@ impl Span {
 /// The form of an event's payload, and the buffer that contains it. An open set: later versions may add constants.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, StableAbi)]
+#[cfg_attr(
+    feature = "frame",
+    derive(zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable, zerocopy::KnownLayout)
+)]
 pub struct PayloadKind(pub u8);
 
 impl PayloadKind {
@@ -45,6 +53,10 @@ impl PayloadKind {
 /// Properties of an event, one bit each.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, StableAbi)]
+#[cfg_attr(
+    feature = "frame",
+    derive(zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable, zerocopy::KnownLayout)
+)]
 pub struct EventFlags(pub u8);
 
 impl EventFlags {
@@ -135,6 +147,10 @@ impl Location {
 /// `memcpy`, and dropping them costs nothing. All fields are little-endian.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, StableAbi)]
+#[cfg_attr(
+    feature = "frame",
+    derive(zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable, zerocopy::KnownLayout)
+)]
 pub struct Event {
     pub(crate) kind: PayloadKind,
     pub(crate) flags: EventFlags,

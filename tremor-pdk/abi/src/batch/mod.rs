@@ -25,6 +25,8 @@ mod cut;
 mod event;
 mod fields;
 mod fill;
+#[cfg(feature = "frame")]
+pub mod frame;
 mod handle;
 mod host;
 mod identity;

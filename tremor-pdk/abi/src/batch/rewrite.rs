@@ -274,7 +274,7 @@ fn weigh(bytes: usize, nodes: usize) -> usize {
 
 /// Returns an error if `taken`, the size in bytes of the decoded form of `message`, exceeds [`Batch::decoded_at_most`].
 #[cold]
-fn admit(message: Span, taken: usize) -> Result<(), PluginError> {
+pub(super) fn admit(message: Span, taken: usize) -> Result<(), PluginError> {
     let most = Batch::decoded_at_most(message.len as usize);
     if taken <= most {
         return Ok(());

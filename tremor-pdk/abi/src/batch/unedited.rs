@@ -1,6 +1,6 @@
 //! Events whose payload is still the value of the message that they were decoded from. They may leave as they came.
 
-use super::{Batch, Event, PayloadKind};
+use super::{Batch, Event, EventFlags, PayloadKind};
 use crate::document::ValueRef;
 
 /// The format of a message that the runtime decoded. The runtime stores it in two bits of `EventFlags` for as long as
@@ -19,7 +19,19 @@ pub enum Format {
 
 impl Format {
     /// The bits of all formats.
-    const BITS: u8 = Self::Json as u8 | Self::Msgpack as u8;
+    pub(super) const BITS: u8 = Self::Json as u8 | Self::Msgpack as u8;
+
+    /// Returns the format whose bit is set in `flags`, or `None` if not exactly one of the bits is set.
+    #[inline]
+    pub(super) const fn of(flags: EventFlags) -> Option<Self> {
+        const JSON: u8 = Format::Json as u8;
+        const MSGPACK: u8 = Format::Msgpack as u8;
+        match flags.0 & Self::BITS {
+            JSON => Some(Self::Json),
+            MSGPACK => Some(Self::Msgpack),
+            _ => None,
+        }
+    }
 }
 
 /// The positions of events of a batch of a plugin that claim to be unedited messages, and that were not in the batch
@@ -50,11 +62,7 @@ impl Event {
         if self.kind != PayloadKind::DOCUMENT {
             return None;
         }
-        match self.flags.0 & Format::BITS {
-            bits if bits == Format::Json as u8 => Some(Format::Json),
-            bits if bits == Format::Msgpack as u8 => Some(Format::Msgpack),
-            _ => None,
-        }
+        Format::of(self.flags)
     }
 
     /// Records that the payload may differ from the message that it was decoded from.

@@ -61,6 +61,10 @@ impl NodeKind {
 /// the key. All fields are little-endian.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, StableAbi)]
+#[cfg_attr(
+    feature = "frame",
+    derive(zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable, zerocopy::KnownLayout)
+)]
 pub struct Node {
     head: u32,
     len: u32,

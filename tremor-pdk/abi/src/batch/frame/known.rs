@@ -1,0 +1,174 @@
+//! The kinds and flags that frames may contain, by the minor version that added them, and the check of events.
+
+use super::{FrameError, Medium};
+use crate::{
+    batch::{Event, EventFlags, Format, PayloadKind, event::Location},
+    document::{Node, NodeKind},
+    version::AbiVersion,
+};
+
+/// Kinds and flags that a minor version of the ABI knows, each as a set of bits.
+struct Known {
+    /// Kinds of payloads in frames; bit `n` stands for kind `n`.
+    payloads: u32,
+    /// Flags of events.
+    flags: u8,
+    /// Kinds of nodes; bit `n` stands for kind `n`.
+    nodes: u32,
+}
+
+/// Kinds and flags by minor version, each with those of the earlier versions. The length of the array enforces that a
+/// new minor version adds a row.
+const VERSIONS: [Known; AbiVersion::CURRENT.minor as usize + 1] = [Known {
+    payloads: bit(PayloadKind::NONE.0) | bit(PayloadKind::RAW.0) | bit(PayloadKind::DOCUMENT.0),
+    flags: EventFlags::FRAGMENT.0
+        | EventFlags::STREAM_END.0
+        | EventFlags::STREAM_ABORTED.0
+        | Format::BITS,
+    nodes: (bit(NodeKind::NUMBER.0) << 1) - 1,
+}];
+
+/// Highest minor version whose frames this version reads.
+#[allow(clippy::cast_possible_truncation)] // checked by the assertion
+pub(super) const MINOR: u8 = AbiVersion::CURRENT.minor as u8;
+
+const _: () =
+    assert!(VERSIONS.len() <= u8::MAX as usize + 1, "the minor version of a frame is one byte");
+
+const CURRENT: &Known = &VERSIONS[VERSIONS.len() - 1];
+
+/// `true` if a minor version has added kinds of nodes, so that the nodes of a frame determine its minor version.
+const NODES_DIFFER: bool = VERSIONS[0].nodes != CURRENT.nodes;
+
+/// Returns the bit of a kind. All kinds above 30 share a bit, which no version knows.
+const fn bit(kind: u8) -> u32 {
+    1 << if kind > 30 { 31 } else { kind }
+}
+
+/// What the events of a batch or frame have in common.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Seen {
+    payloads: u32,
+    flags: u8,
+    /// An event is unedited: see [`Event::unedited`].
+    pub(super) is_unedited: bool,
+    /// An event refers to the table of values.
+    pub(super) is_in_table: bool,
+    /// A raw event has the flag of a format: it was stored without its nodes.
+    is_stored: bool,
+    /// A raw event has the flags of two formats.
+    is_ambiguous: bool,
+}
+
+impl Seen {
+    pub(super) fn of(events: &[Event]) -> Self {
+        let mut seen = Self::default();
+        for event in events {
+            seen.payloads |= bit(event.kind.0);
+            seen.flags |= event.flags.0;
+            seen.is_unedited |= event.unedited().is_some();
+            seen.is_in_table |= event.kind == PayloadKind::VALUE
+                || is_in_table(event.metadata)
+                || is_in_table(event.origin);
+            seen.is_stored |= is_stored(event);
+            seen.is_ambiguous |= is_ambiguous(event);
+        }
+        seen
+    }
+
+    /// Checks that a frame for `medium` may contain the events. Edited values are allowed if `has_table`, because a
+    /// writer converts them. Raw events with the flag of a format are allowed if `has_stored`.
+    pub(super) fn check(
+        self,
+        events: &[Event],
+        medium: Medium,
+        has_table: bool,
+        has_stored: bool,
+    ) -> Result<(), FrameError> {
+        let mut payloads = CURRENT.payloads;
+        if medium == Medium::Disk {
+            payloads &= !bit(PayloadKind::NONE.0);
+        }
+        let allowed = if has_table { payloads | bit(PayloadKind::VALUE.0) } else { payloads };
+        let is_valid = self.payloads & !allowed == 0
+            && self.flags & !CURRENT.flags == 0
+            && (has_table || !self.is_in_table)
+            && (has_stored || !self.is_stored)
+            && !self.is_ambiguous;
+        if is_valid {
+            return Ok(());
+        }
+        for (position, event) in events.iter().enumerate() {
+            let fault = if bit(event.kind.0) & !allowed != 0 {
+                kind_fault(event.kind, medium)
+            } else if event.flags.0 & !CURRENT.flags != 0 {
+                format!(
+                    "has unknown flags: {:#04x}, expected a sum of 1, 2, 4, 8 and 16",
+                    event.flags.0
+                )
+            } else if !has_table && is_in_table(event.metadata) {
+                format!(
+                    "has metadata {:#x}, expected 0 or a number with the topmost bit",
+                    event.metadata
+                )
+            } else if !has_table && is_in_table(event.origin) {
+                format!(
+                    "has the origin {:#x}, expected 0 or a number with the topmost bit",
+                    event.origin
+                )
+            } else if !has_stored && is_stored(event) {
+                format!(
+                    "is raw and has flag 8 or 16 ({:#04x}), which only records on disk may have",
+                    event.flags.0
+                )
+            } else if is_ambiguous(event) {
+                format!("is raw and has the flags of two formats ({:#04x})", event.flags.0)
+            } else {
+                continue;
+            };
+            return Err(FrameError::Event { position, fault });
+        }
+        Ok(())
+    }
+
+    /// Returns the lowest minor version that knows the events and `nodes`.
+    pub(super) fn minor(self, nodes: [&[Node]; 2]) -> u8 {
+        let mut kinds = 0;
+        if NODES_DIFFER {
+            kinds = nodes.into_iter().flatten().fold(0, |kinds, node| kinds | bit(node.kind().0));
+        }
+        let payloads = self.payloads & !bit(PayloadKind::VALUE.0);
+        let knows = |known: &Known| {
+            payloads & !known.payloads == 0
+                && self.flags & !known.flags == 0
+                && kinds & !known.nodes == 0
+        };
+        let lowest = VERSIONS.iter().position(knows).and_then(|minor| u8::try_from(minor).ok());
+        lowest.unwrap_or(MINOR)
+    }
+}
+
+fn kind_fault(kind: PayloadKind, medium: Medium) -> String {
+    match kind {
+        PayloadKind::NONE if medium == Medium::Disk => {
+            "is the end of a stream, which a record on disk must not contain".to_owned()
+        }
+        PayloadKind::VALUE => "has an edited value, which a frame must not contain".to_owned(),
+        PayloadKind(kind) => format!("has an unknown kind of payload, {kind}"),
+    }
+}
+
+#[inline]
+const fn is_in_table(word: u32) -> bool {
+    Location::new(word).value().is_some()
+}
+
+#[inline]
+pub(super) fn is_stored(event: &Event) -> bool {
+    event.kind == PayloadKind::RAW && event.flags.0 & Format::BITS != 0
+}
+
+#[inline]
+fn is_ambiguous(event: &Event) -> bool {
+    is_stored(event) && Format::of(event.flags).is_none()
+}
