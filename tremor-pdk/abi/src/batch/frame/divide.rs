@@ -1,6 +1,6 @@
 //! Division of batches that are too large for one frame.
 
-use super::{Encoder, FrameError, MAX_EVENTS, MAX_LEN, Medium};
+use super::{Encoder, FrameError, MAX_EVENTS, Medium};
 use crate::batch::Batch;
 
 /// A single event that cannot be written to a frame, and the reason.
@@ -12,14 +12,15 @@ pub struct Refused {
     pub error: FrameError,
 }
 
-/// Divides a batch into batches that each fit into one frame of at most `limit` bytes; at most [`MAX_LEN`]. Events that
+/// Divides a batch into batches that each fit into one frame of at most `limit` bytes, if an
+/// encoder with this limit writes them. Events that
 /// cannot be written at all are returned one by one as errors. The order of the events is kept, and the parts share the
 /// buffers of the batch.
 ///
 /// Call this function after [`Encoder::prepare`] has refused the batch, because it has to prepare every part to know its
 /// length.
 pub fn divide(batch: Batch, medium: Medium, limit: usize) -> Divided {
-    Divided { encoder: Encoder::new(medium), left: vec![batch], limit: limit.min(MAX_LEN) }
+    Divided { encoder: Encoder::with_limit(medium, limit), left: vec![batch] }
 }
 
 /// The parts of a divided batch: see [`divide`].
@@ -27,7 +28,6 @@ pub struct Divided {
     encoder: Encoder,
     /// Parts that are not checked yet; the next one is the last.
     left: Vec<Batch>,
-    limit: usize,
 }
 
 impl Iterator for Divided {
@@ -36,14 +36,7 @@ impl Iterator for Divided {
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             let batch = self.left.pop()?;
-            let error = match self.encoder.prepare(&batch) {
-                Ok(prepared) if prepared.len() <= self.limit => None,
-                Ok(prepared) => {
-                    Some(FrameError::TooLong { len: prepared.len() as u64, limit: self.limit })
-                }
-                Err(error) => Some(error),
-            };
-            let Some(error) = error else { return Some(Ok(batch)) };
+            let Some(error) = self.encoder.prepare(&batch).err() else { return Some(Ok(batch)) };
             let count = batch.len();
             if count < 2 {
                 return Some(Err(Refused { batch, error }));

@@ -3,8 +3,8 @@
 use zerocopy::IntoBytes as _;
 
 use super::{
-    FrameError, Header, Medium, decode::Sections, flatten::Flat, gather::Gathered, known::Seen,
-    source::Source,
+    FrameError, Header, MAX_LEN, Medium, decode::Sections, flatten::Flat, gather::Gathered,
+    known::Seen, source::Source,
 };
 use crate::{
     batch::{Batch, Event},
@@ -19,6 +19,7 @@ use crate::{
 /// buffers, as parts and filtered clones do, and batches for the disk with unedited events.
 pub struct Encoder {
     medium: Medium,
+    limit: usize,
     flat: Flat,
     gathered: Gathered,
 }
@@ -26,25 +27,35 @@ pub struct Encoder {
 impl Encoder {
     /// Creates an encoder of frames for `medium`.
     pub fn new(medium: Medium) -> Self {
-        Self { medium, flat: Flat::default(), gathered: Gathered::default() }
+        Self::with_limit(medium, MAX_LEN)
+    }
+
+    /// Creates an encoder of frames of at most `limit` bytes; at most [`MAX_LEN`].
+    pub fn with_limit(medium: Medium, limit: usize) -> Self {
+        let limit = limit.min(MAX_LEN);
+        Self { medium, limit, flat: Flat::default(), gathered: Gathered::default() }
     }
 
     /// Prepares the frame of a batch, whose length is then known. The batch must be valid; an invalid batch results in
     /// an error, or in a frame that [`decode`](super::decode()) rejects.
     ///
     /// # Errors
-    /// - [`FrameError::TooManyEvents`] or [`FrameError::TooLong`]: call [`divide`](super::divide()) with the batch.
+    /// - [`FrameError::TooManyEvents`] or [`FrameError::TooLong`]: pass the batch to [`divide`](super::divide()).
     /// - [`FrameError::Event`]: a record on disk must not contain the end of a stream, and no frame may contain an event
     ///   with a flag or a kind of payload that is unknown.
     /// - [`FrameError::Value`]: an edited value is nested deeper than
     ///   [`MAX_DEPTH`](crate::document::MAX_DEPTH).
     pub fn prepare<'e>(&'e mut self, batch: &'e Batch) -> Result<Prepared<'e>, FrameError> {
         let (source, seen) = self.flat.source(batch, self.medium)?;
-        if (self.medium == Medium::Disk && seen.is_unedited) || source.is_sparse() {
-            self.gathered.fill(&source, self.medium)?;
-            return Prepared::gathered(source, &self.gathered, seen);
+        if (self.medium == Medium::Process || !seen.is_unedited) && !source.is_sparse() {
+            match Prepared::whole(source, None, seen, self.limit) {
+                // Without contents that no event refers to, the frame may be short enough.
+                Err(error) if error.is_too_large() => {}
+                prepared => return prepared,
+            }
         }
-        Prepared::whole(source, None, seen)
+        self.gathered.fill(&source, self.medium, self.limit)?;
+        Prepared::gathered(source, &self.gathered, seen, self.limit)
     }
 
     /// Prepares the frame of a batch to which a delta will be applied. Moves edited values of the batch to its buffers,
@@ -60,7 +71,7 @@ impl Encoder {
     ) -> Result<Prepared<'e>, FrameError> {
         self.flat.flatten(batch)?;
         let (source, seen) = self.flat.source(batch, self.medium)?;
-        Prepared::whole(source, None, seen)
+        Prepared::whole(source, None, seen, self.limit)
     }
 
     /// Prepares the answer to a call: a batch that was made from the frame `call`. If the buffers of the batch begin
@@ -85,7 +96,7 @@ impl Encoder {
         }
         let (source, seen) = self.flat.source(batch, self.medium)?;
         let bases = [call.nodes.len() / size_of::<Node>(), call.bytes.len()];
-        Prepared::whole(source, Some(bases), seen)
+        Prepared::whole(source, Some(bases), seen, self.limit)
     }
 }
 
@@ -139,13 +150,14 @@ impl<'e> Prepared<'e> {
         source: Source<'e>,
         bases: Option<[usize; 2]>,
         seen: Seen,
+        limit: usize,
     ) -> Result<Self, FrameError> {
         let [base_nodes, base_bytes] = bases.unwrap_or_default();
         let [first, second] = source.nodes;
         let nodes = [&first[base_nodes..], second];
         let bytes = source.bytes.iter().map(|half| half.len()).sum::<usize>() - base_bytes;
         let counts = [source.events.len(), nodes[0].len() + nodes[1].len(), bytes];
-        let header = Header::new(seen.minor(nodes), counts, bases)?;
+        let header = Header::new(seen.minor(nodes), counts, bases, limit)?;
         Ok(Self {
             header,
             events: source.events,
@@ -159,12 +171,13 @@ impl<'e> Prepared<'e> {
         source: Source<'e>,
         gathered: &'e Gathered,
         seen: Seen,
+        limit: usize,
     ) -> Result<Self, FrameError> {
         let nodes = [&gathered.nodes[..], &[]];
         let bytes =
             usize::try_from(gathered.bytes).map_err(|_| FrameError::too_long(gathered.bytes))?;
         let counts = [gathered.events.len(), gathered.nodes.len(), bytes];
-        let header = Header::new(seen.minor(nodes), counts, None)?;
+        let header = Header::new(seen.minor(nodes), counts, None, limit)?;
         let (events, bytes) = (&gathered.events[..], Bytes::Pieces(&gathered.pieces));
         Ok(Self { header, events, nodes, source, bytes })
     }

@@ -4,7 +4,6 @@ use std::{collections::HashMap, ops::Range};
 
 use super::{
     FrameError, Medium,
-    header::MAX_LEN,
     source::{Source, outside},
 };
 use crate::{
@@ -32,7 +31,12 @@ pub(super) struct Gathered {
 }
 
 impl Gathered {
-    pub(super) fn fill(&mut self, source: &Source<'_>, medium: Medium) -> Result<(), FrameError> {
+    pub(super) fn fill(
+        &mut self,
+        source: &Source<'_>,
+        medium: Medium,
+        limit: usize,
+    ) -> Result<(), FrameError> {
         self.events.clear();
         self.nodes.clear();
         self.pieces.clear();
@@ -41,8 +45,7 @@ impl Gathered {
         self.last = [(0, 0); 2];
         self.events.reserve(source.events.len());
         for (position, event) in source.events.iter().enumerate() {
-            let event = Event { ..*event };
-            let event = Gather { source, position, to: self }.event(event, medium)?;
+            let event = Gather { source, position, limit, to: self }.event(*event, medium)?;
             self.events.push(event);
         }
         Ok(())
@@ -53,6 +56,8 @@ impl Gathered {
 struct Gather<'g, 's> {
     source: &'g Source<'s>,
     position: usize,
+    /// Maximum length of the frame, in bytes.
+    limit: usize,
     to: &'g mut Gathered,
 }
 
@@ -105,7 +110,7 @@ impl Gather<'_, '_> {
         let Range { start, end } = span.range();
         let start = self.piece(start as u64, end as u64)?;
         // A frame is far shorter than 4 GiB.
-        let start = u32::try_from(start).map_err(|_| FrameError::too_long(start))?;
+        let start = u32::try_from(start).map_err(|_| self.too_long(start))?;
         Ok(Span { start, len: span.len })
     }
 
@@ -115,8 +120,8 @@ impl Gather<'_, '_> {
         let nodes = self.source.subtree(root);
         let new = self.to.nodes.len();
         let size = (new + nodes.len()) * size_of::<Node>();
-        if size > MAX_LEN {
-            return Err(FrameError::too_long(size as u64));
+        if size > self.limit {
+            return Err(self.too_long(size as u64));
         }
         let (known, known_at) = (known.0.start as u64..known.0.end as u64, known.1);
         self.to.nodes.reserve(nodes.len());
@@ -136,7 +141,11 @@ impl Gather<'_, '_> {
             };
             self.to.nodes.push(node);
         }
-        u32::try_from(new).map_err(|_| FrameError::too_long(size as u64))
+        u32::try_from(new).map_err(|_| self.too_long(size as u64))
+    }
+
+    const fn too_long(&self, len: u64) -> FrameError {
+        FrameError::TooLong { len, limit: self.limit }
     }
 
     /// Adds bytes of the source, and returns their offset in the frame.
@@ -146,8 +155,8 @@ impl Gather<'_, '_> {
         }
         let at = self.to.bytes;
         self.to.bytes += end - start;
-        if self.to.bytes > MAX_LEN as u64 {
-            return Err(FrameError::too_long(self.to.bytes));
+        if self.to.bytes > self.limit as u64 {
+            return Err(self.too_long(self.to.bytes));
         }
         match self.to.pieces.last_mut() {
             Some(last) if last.1 == start => last.1 = end,

@@ -67,6 +67,7 @@ impl Header {
         minor: u8,
         [events, nodes, bytes]: [usize; 3],
         bases: Option<[usize; 2]>,
+        limit: usize,
     ) -> Result<Self, FrameError> {
         if events > MAX_EVENTS {
             return Err(FrameError::TooManyEvents { events });
@@ -88,8 +89,8 @@ impl Header {
             checksum: 0,
         };
         header.total_len = header.computed_len();
-        if header.total_len > MAX_LEN as u64 {
-            return Err(FrameError::too_long(header.total_len));
+        if header.total_len > limit as u64 {
+            return Err(FrameError::TooLong { len: header.total_len, limit });
         }
         Ok(header)
     }
@@ -102,7 +103,7 @@ impl Header {
         };
         let fields = Fields(bytes);
         if bytes[..4] != MAGIC {
-            return Err(field("magic", 0, fields.u32(0), "844255828, the text \"TRB2\""));
+            return Err(field("magic", 0, fields.u32(0), "843207252, the text \"TRB2\""));
         }
         let header = Self {
             minor: bytes[5],

@@ -59,7 +59,7 @@ impl<'b> Source<'b> {
         // Usually the messages and the numbers of nodes are enough to know that most of the buffers is used. Only
         // otherwise the text of all nodes is counted.
         let messages = |count: &dyn Fn(u32, Option<&Event>) -> u64| {
-            let (mut used, mut last) = (events, (0, 0));
+            let (mut used, mut next) = (events, [0; 2]);
             for event in self.events {
                 used += u64::from(event.original.len);
                 match event.kind {
@@ -69,13 +69,13 @@ impl<'b> Source<'b> {
                     PayloadKind::DOCUMENT => used += count(event.payload.start, Some(event)),
                     _ => {}
                 }
-                for (word, last) in [(event.metadata, &mut last.0), (event.origin, &mut last.1)] {
-                    if word != *last
-                        && let Some(root) = Location::new(word).root()
-                    {
+                for (word, next) in [event.metadata, event.origin].into_iter().zip(&mut next) {
+                    // Events may share metadata in any order. It counts once, because only a root after those of the
+                    // earlier events counts.
+                    if let Some(root) = Location::new(word).root().filter(|root| root >= next) {
                         used = used.saturating_add(count(root, None));
+                        *next = root + 1;
                     }
-                    *last = word;
                 }
             }
             used

@@ -199,7 +199,7 @@ fn each_field_of_the_header_is_checked() {
         refused(|frame| frame[at..at + value.len()].copy_from_slice(value))
     };
     let cases = [
-        (put(0, b"TRB3"), "magic at offset 0 is 860967508"),
+        (put(0, b"TRB3"), "magic at offset 0 is 859984468, expected 843207252"),
         (put(4, &[0]), "layout at offset 4 is 0, expected 1"),
         (put(4, &[2]), "its layout is 2, and this version reads frames up to layout 1"),
         (put(5, &[9]), "its minor is 9, and this version reads frames up to minor 0"),
@@ -240,11 +240,7 @@ fn huge_claims_of_a_short_frame_are_refused() {
     frame[32..36].copy_from_slice(&u32::MAX.to_le_bytes());
     frame[8..16].copy_from_slice(&(64 + (1_u64 << 32)).to_le_bytes());
     let error = decode(&frame, &Pool::new(1), Medium::Process).unwrap_err().to_string();
-    assert!(
-        error.contains("total_len at offset 8 is 4295 at most")
-            || error.contains("at most 67108864"),
-        "{error}"
-    );
+    assert!(error.contains("is 4294967360, expected at most 67108864"), "{error}");
 }
 
 /// Events that repeat a document would take unlimited time without the budget of the validation.

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::{Decoded, Encoder, Medium, decode};
 use crate::{
     ByteBuffer, NodeBuffer,
-    batch::{Batch, Event, Format, HostBatch as _, Origin, PayloadKind, Pool, Span},
+    batch::{Batch, Event, Format, Origin, PayloadKind, Pool, Span},
     document::{Node, tests::any_value},
     error::PluginError,
     value::Value,

@@ -207,7 +207,7 @@ fn events_that_fit_no_frame_are_returned_alone() {
             Err(refused) => (refused.batch.len(), refused.error.to_string()),
         })
         .collect();
-    let too_long = "cannot write a frame of 3120 bytes: the limit is 2048 bytes; divide the batch";
+    let too_long = "cannot write a frame of 3000 bytes: the limit is 2048 bytes; divide the batch";
     assert_eq!(parts[1], (1, too_long.to_owned()), "{parts:?}");
     assert!(parts.last().unwrap().1.contains("the end of a stream"), "{parts:?}");
     assert_eq!(parts.iter().map(|(count, _)| count).sum::<usize>(), 8);
