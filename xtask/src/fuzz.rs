@@ -8,7 +8,7 @@ use crate::project::{output, root, run as run_command};
 use crate::tools::nightly;
 
 /// Fuzz targets, which are readers of untrusted bytes.
-const TARGETS: [&str; 5] = ["document", "json", "msgpack", "otlp", "prometheus"];
+const TARGETS: [&str; 6] = ["document", "frame", "json", "msgpack", "otlp", "prometheus"];
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {

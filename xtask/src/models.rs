@@ -1,8 +1,8 @@
 //! `cargo xtask models`: the model checks in `models/`.
 //!
 //! loom runs each model without faults, and with each of the faults that were added on purpose. Miri runs the models of
-//! unsafe code and the tests of the pool, because it checks accesses to memory, which loom does not. Each fault needs a
-//! separate run of Miri, because Miri ends the process at the first finding.
+//! unsafe code and some tests of the pool and of frames, because it checks accesses to memory, which loom does not.
+//! Each fault needs a separate run of Miri, because Miri ends the process at the first finding.
 
 use anyhow::{Result, ensure};
 
@@ -32,8 +32,11 @@ pub(crate) fn run() -> Result<Skipped> {
     }
     let miri = ["miri", "run", TARGET, MODELS];
     run_command(nightly(miri))?;
-    let pool = ["--package=tremor-abi", "--lib", "batch::storage"];
-    run_command(nightly([&["miri", "test", TARGET][..], &pool].concat()))?;
+    for tests in ["batch::storage", "batch::frame::tests::miri"] {
+        let miri =
+            ["miri", "test", TARGET, "--package=tremor-abi", "--features=frame", "--lib", tests];
+        run_command(nightly(miri))?;
+    }
     for race in RACES {
         let mut command = nightly([&miri[..], &["--"], &race].concat());
         let output = command.output()?;

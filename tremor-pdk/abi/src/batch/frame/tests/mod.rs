@@ -2,6 +2,7 @@
 
 mod answers;
 mod hostile;
+mod miri;
 mod round_trip;
 
 use proptest::prelude::*;
