@@ -1,5 +1,5 @@
-//! Check of frames. For any bytes, reading accepts the frame or reports an error. A batch that was accepted can be read in
-//! full, and written and read again.
+//! Check of frames. For any bytes, reading accepts the frame or reports an error. A batch that was accepted can be read
+//! in full, and written and read again.
 
 use tremor_abi::{
     ByteBuffer, NodeBuffer,

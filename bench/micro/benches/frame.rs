@@ -33,7 +33,7 @@ struct Nodes<'n> {
 }
 
 impl Nodes<'_> {
-    fn place(&self, text: &str) -> (u64, u32) {
+    fn location(&self, text: &str) -> (u64, u32) {
         let offset = text.as_ptr().addr() - self.message.as_ptr().addr();
         (self.start + offset as u64, u32::try_from(text.len()).expect("a short text"))
     }
@@ -80,7 +80,7 @@ impl<'de> serde::de::Visitor<'de> for &mut Nodes<'_> {
     }
 
     fn visit_borrowed_str<E>(self, text: &'de str) -> Result<(), E> {
-        let (offset, len) = self.place(text);
+        let (offset, len) = self.location(text);
         self.nodes.push(Node::string(offset, len));
         Ok(())
     }
@@ -99,7 +99,7 @@ impl<'de> serde::de::Visitor<'de> for &mut Nodes<'_> {
         let (root, mut count) = (self.nodes.len(), 0);
         self.nodes.push(Node::null());
         while let Some(key) = pairs.next_key::<&str>()? {
-            let (offset, len) = self.place(key);
+            let (offset, len) = self.location(key);
             self.nodes.push(Node::key(offset, len, fingerprint(key.as_bytes())));
             pairs.next_value_seed(&mut *self)?;
             count += 1;

@@ -267,9 +267,10 @@ fn every_golden_file_is_tested_and_described() {
     let list = fs::read_to_string(folder().join("README.md")).expect("the list of golden frames");
     let mut frames = 0;
     for entry in fs::read_dir(folder()).expect("the folder") {
-        let name = entry.expect("an entry").file_name().into_string().expect("UTF-8");
-        if name.ends_with(".frame") {
+        let path = entry.expect("an entry").path();
+        if path.extension().is_some_and(|extension| extension == "frame") {
             frames += 1;
+            let name = path.file_name().expect("a name").to_str().expect("UTF-8");
             assert!(list.contains(&format!("| `{name}` |")), "README.md lacks {name}");
         }
     }

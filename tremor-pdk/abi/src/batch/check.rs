@@ -65,10 +65,15 @@ impl Batch {
     }
 
     pub(crate) fn validate(&self) -> Result<Claims, PluginError> {
+        self.validate_within(Budget::new(self.flat_weight()))
+    }
+
+    pub(super) fn validate_within(&self, budget: Budget) -> Result<Claims, PluginError> {
         let (bytes, values) = (self.bytes().len(), self.values.len());
         // In a batch of messages that share their metadata, the text of documents is a small part of the bytes.
         let is_mostly_raw = self.nodes().len() * NODE_TEXT < bytes;
         let mut check = Check::new(self, if is_mostly_raw { bytes } else { 0 });
+        check.documents.budget = budget;
         for (position, event) in self.events().iter().enumerate() {
             let is_plain_message = event.kind == PayloadKind::RAW
                 && event.payload.range().end <= bytes

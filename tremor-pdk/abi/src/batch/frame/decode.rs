@@ -3,10 +3,14 @@
 use abi_stable::std_types::RVec;
 use zerocopy::FromBytes;
 
-use super::{FrameError, Header, Medium, header::whole, known::Seen};
+use super::{
+    FrameError, Header, Medium,
+    header::whole,
+    known::{Seen, Side},
+};
 use crate::{
     batch::{Batch, Claims, Event, Pool},
-    document::Node,
+    document::{Budget, Node},
 };
 
 /// A batch that was read from a frame.
@@ -24,9 +28,13 @@ pub struct Decoded {
 /// Reads a complete frame into a batch with buffers from `pool`. `frame` may be followed by other bytes, which are
 /// ignored.
 ///
-/// The frame is copied first and then validated in the copy. It may contain anything: the call takes time linear in the
-/// length of the frame plus 16 MiB, and allocates no more than the frame's own contents need. Pass a record of a log only
-/// after [`verify`](super::verify()) has accepted it, because the contents alone do not show that a bit has changed.
+/// The frame is copied first and then validated in the copy. It may contain anything. The call allocates no more than
+/// the frame's own contents need.
+///
+/// - The time for a frame of a process is limited by the [budget of the validation](Batch::decoded_at_most): 16 MiB, or
+///   four times the size of the batch if that is more.
+/// - A record on disk has no such budget, because a record that was acknowledged must be readable. Pass a record only
+///   after [`verify`](super::verify()) has accepted it. Its events were valid when they were written.
 ///
 /// Unedited events of a record are raw, with a flag: call [`restore`](super::restore()) before anything else reads
 /// them.
@@ -39,10 +47,17 @@ pub fn decode(frame: &[u8], pool: &Pool, medium: Medium) -> Result<Decoded, Fram
     sections.require_delta(false)?;
     let mut batch = Batch::from_pool(pool);
     sections.copy_events(&mut batch.events);
-    Seen::of(&batch.events).check(&batch.events, medium, false, medium == Medium::Disk)?;
+    Seen::of(&batch.events).check(&batch.events, medium, Side::Reader)?;
     sections.append_buffers(&mut batch);
-    let claims = batch.validate().map_err(FrameError::Contents)?;
-    let claims = if medium == Medium::Disk { Claims::default() } else { claims };
+    let claims = match medium {
+        Medium::Process => batch.validate().map_err(FrameError::Contents)?,
+        Medium::Disk => {
+            // What was acknowledged must be readable, even if events share more than a batch of a plugin may.
+            let claims = batch.validate_within(Budget::unlimited());
+            claims.map_err(FrameError::Contents)?;
+            Claims::default()
+        }
+    };
     Ok(Decoded { batch, claims, header: sections.header })
 }
 

@@ -1,14 +1,18 @@
 //! Application of the answer to a call to the batch of the call.
 
-use super::{FrameError, Medium, decode::Sections, known::Seen};
+use super::{
+    FrameError, Medium,
+    decode::Sections,
+    known::{Seen, Side},
+};
 use crate::batch::{Batch, Claims, Mark};
 
 /// Applies a delta, which is the answer to a call, to `batch`, the batch of the call as
-/// [`Encoder::prepare_call`](super::Encoder::prepare_call) left it. Then the batch has the events of the answer, and the
-/// nodes and bytes of the answer follow its own.
+/// [`Encoder::prepare_call`](super::Encoder::prepare_call) left it. Then the batch has the events of the answer, and
+/// the nodes and bytes of the answer follow its own.
 ///
-/// Only contents that the answer added or that no event referred to before are validated. For that, the call records the
-/// batch in `mark` after it has made space for the new contents, so that the contents are still at the same address
+/// Only contents that the answer added or that no event referred to before are validated. For that, the call records
+/// the batch in `mark` after it has made space for the new contents, so that the contents are still at the same address
 /// afterwards. Reuse a mark for several calls, because its list keeps the allocated capacity.
 ///
 /// If an operator answers with several deltas, apply each of them to a clone of the batch. If a delta adds contents and
@@ -47,7 +51,7 @@ pub fn apply_delta(batch: &mut Batch, mark: &mut Mark, frame: &[u8]) -> Result<C
     batch.mark(mark);
     batch.events.clear();
     sections.copy_events(&mut batch.events);
-    let checked = Seen::of(&batch.events).check(&batch.events, Medium::Process, false, false);
+    let checked = Seen::of(&batch.events).check(&batch.events, Medium::Process, Side::Reader);
     let validated = checked.and_then(|()| {
         sections.append_buffers(batch);
         batch.validate_changes(mark).map_err(FrameError::Contents)

@@ -17,8 +17,8 @@ pub struct Refused {
 /// cannot be written at all are returned one by one as errors. The order of the events is kept, and the parts share the
 /// buffers of the batch.
 ///
-/// Call this function after [`Encoder::prepare`] has refused the batch, because it has to prepare every part to know its
-/// length.
+/// Call this function after [`Encoder::prepare`] has refused the batch, because it has to prepare every part to know
+/// its length.
 pub fn divide(batch: Batch, medium: Medium, limit: usize) -> Divided {
     Divided { encoder: Encoder::with_limit(medium, limit), left: vec![batch] }
 }

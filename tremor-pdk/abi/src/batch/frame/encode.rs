@@ -3,8 +3,12 @@
 use zerocopy::IntoBytes as _;
 
 use super::{
-    FrameError, Header, MAX_LEN, Medium, decode::Sections, flatten::Flat, gather::Gathered,
-    known::Seen, source::Source,
+    FrameError, Header, MAX_LEN, Medium,
+    decode::Sections,
+    flatten::Flat,
+    gather::Gathered,
+    known::{Seen, Side},
+    source::Source,
 };
 use crate::{
     batch::{Batch, Event},
@@ -41,8 +45,8 @@ impl Encoder {
     ///
     /// # Errors
     /// - [`FrameError::TooManyEvents`] or [`FrameError::TooLong`]: pass the batch to [`divide`](super::divide()).
-    /// - [`FrameError::Event`]: a record on disk must not contain the end of a stream, and no frame may contain an event
-    ///   with a flag or a kind of payload that is unknown.
+    /// - [`FrameError::Event`]: a record on disk must not contain the end of a stream, and no frame may contain an
+    ///   event with a flag or a kind of payload that is unknown.
     /// - [`FrameError::Value`]: an edited value is nested deeper than
     ///   [`MAX_DEPTH`](crate::document::MAX_DEPTH).
     pub fn prepare<'e>(&'e mut self, batch: &'e Batch) -> Result<Prepared<'e>, FrameError> {
@@ -112,7 +116,7 @@ impl Flat {
             return Err(FrameError::TooManyEvents { events: events.len() });
         }
         let seen = Seen::of(events);
-        seen.check(events, medium, true, false)?;
+        seen.check(events, medium, Side::Writer)?;
         let halves = (batch.nodes(), batch.bytes());
         if !seen.is_in_table {
             let source = Source { events, nodes: [halves.0, &[]], bytes: [halves.1, &[]] };

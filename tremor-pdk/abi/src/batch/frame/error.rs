@@ -132,7 +132,7 @@ impl fmt::Display for FrameError {
             }
             Self::TooManyEvents { events } => write!(
                 f,
-                "cannot write a batch of {events} events to one frame: the limit is {MAX_EVENTS} events; divide the batch"
+                "cannot write a batch of {events} events to one frame: the limit is {MAX_EVENTS} events; divide it"
             ),
             Self::TooLong { len, limit } => write!(
                 f,

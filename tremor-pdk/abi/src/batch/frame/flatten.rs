@@ -3,7 +3,7 @@
 use super::FrameError;
 use crate::{
     ByteBuffer, NodeBuffer,
-    batch::{Batch, Event, PayloadKind, Span, event::IN_NODES, event::Location},
+    batch::{Batch, Event, PayloadKind, event::IN_NODES, event::Location},
     document::{Writer, root_index},
     value::Value,
 };
@@ -57,8 +57,8 @@ impl Documents<'_> {
         for (position, event) in events.iter_mut().enumerate() {
             if event.kind == PayloadKind::VALUE {
                 let root = self.root(position, event.payload.start)?;
-                event.kind = PayloadKind::DOCUMENT;
-                event.payload = Span { start: root, len: 0 };
+                // Clears the flags of formats, which an edited value has only if a plugin has forged them.
+                event.set_document(root);
             }
             if let Location::Value(index) = Location::new(event.metadata) {
                 event.metadata = (self.root(position, index)? + 1) | IN_NODES;

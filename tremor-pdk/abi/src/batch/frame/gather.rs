@@ -73,7 +73,7 @@ impl Gather<'_, '_> {
                 PayloadKind::RAW if event.payload == event.original => new.payload = new.original,
                 PayloadKind::RAW => new.payload = self.span(event.payload)?,
                 PayloadKind::DOCUMENT => {
-                    let known = (event.original.range(), new.original.start.into());
+                    let known = (&event.original.range(), new.original.start.into());
                     new.payload.start = self.document(event.payload.start, known)?;
                 }
                 _ => {}
@@ -93,7 +93,7 @@ impl Gather<'_, '_> {
         let copy = match self.to.located.get(&word) {
             Some(copy) => *copy,
             None => {
-                let copy = (self.document(root, (0..0, 0))? + 1) | IN_NODES;
+                let copy = (self.document(root, (&(0..0), 0))? + 1) | IN_NODES;
                 self.to.located.insert(word, copy);
                 copy
             }
@@ -114,16 +114,20 @@ impl Gather<'_, '_> {
         Ok(Span { start, len: span.len })
     }
 
-    /// Adds the value at `root` and returns its new root. `known` is a range of the source that was added before, and the
-    /// offset at which it was added.
-    fn document(&mut self, root: u32, known: (Range<usize>, u64)) -> Result<u32, FrameError> {
+    /// Adds the value at `root` and returns its new root. `known` is a range of the source that was added before, and
+    /// the offset at which it was added.
+    fn document(
+        &mut self,
+        root: u32,
+        (known, known_at): (&Range<usize>, u64),
+    ) -> Result<u32, FrameError> {
         let nodes = self.source.subtree(root);
         let new = self.to.nodes.len();
         let size = (new + nodes.len()) * size_of::<Node>();
         if size > self.limit {
             return Err(self.too_long(size as u64));
         }
-        let (known, known_at) = (known.0.start as u64..known.0.end as u64, known.1);
+        let known = known.start as u64..known.end as u64;
         self.to.nodes.reserve(nodes.len());
         for node in nodes {
             let node = match u64::from(node.len()) {

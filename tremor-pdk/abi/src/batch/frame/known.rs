@@ -45,6 +45,20 @@ const fn bit(kind: u8) -> u32 {
     1 << if kind > 30 { 31 } else { kind }
 }
 
+/// The bit of [`Seen`] for events without the flag of a format.
+const NO_FORMAT: u8 = 1;
+/// The bits of [`Seen`] for events with at most one of the flags of formats.
+const ONE_FORMAT: u8 = 0b111;
+
+/// The side that checks events.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Side {
+    /// Writes the events to a frame, which includes the conversion of values to documents.
+    Writer,
+    /// Has read the events from a frame.
+    Reader,
+}
+
 /// What the events of a batch or frame have in common.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Seen {
@@ -54,10 +68,10 @@ pub(super) struct Seen {
     pub(super) is_unedited: bool,
     /// An event refers to the table of values.
     pub(super) is_in_table: bool,
-    /// A raw event has the flag of a format: it was stored without its nodes.
-    is_stored: bool,
-    /// A raw event has the flags of two formats.
-    is_ambiguous: bool,
+    /// Flags of formats that raw events have; bit `n` stands for the sum `8 * n`.
+    raw_formats: u8,
+    /// Flags of formats that other events have.
+    other_formats: u8,
 }
 
 impl Seen {
@@ -70,61 +84,71 @@ impl Seen {
             seen.is_in_table |= event.kind == PayloadKind::VALUE
                 || is_in_table(event.metadata)
                 || is_in_table(event.origin);
-            seen.is_stored |= is_stored(event);
-            seen.is_ambiguous |= is_ambiguous(event);
+            if event.kind == PayloadKind::RAW {
+                seen.raw_formats |= format_bit(event);
+            } else {
+                seen.other_formats |= format_bit(event);
+            }
         }
         seen
     }
 
-    /// Checks that a frame for `medium` may contain the events. Edited values are allowed if `has_table`, because a
-    /// writer converts them. Raw events with the flag of a format are allowed if `has_stored`.
+    /// Checks that a frame for `medium` may contain the events.
     pub(super) fn check(
         self,
         events: &[Event],
         medium: Medium,
-        has_table: bool,
-        has_stored: bool,
+        side: Side,
     ) -> Result<(), FrameError> {
-        let mut payloads = CURRENT.payloads;
+        let has_table = side == Side::Writer;
+        let mut allowed = CURRENT.payloads;
         if medium == Medium::Disk {
-            payloads &= !bit(PayloadKind::NONE.0);
+            allowed &= !bit(PayloadKind::NONE.0);
         }
-        let allowed = if has_table { payloads | bit(PayloadKind::VALUE.0) } else { payloads };
+        if has_table {
+            allowed |= bit(PayloadKind::VALUE.0);
+        }
+        // A record has unedited events as raw events, and nothing else has raw events with the flag of a format.
+        let [raw, other] = if (side, medium) == (Side::Reader, Medium::Disk) {
+            [ONE_FORMAT, NO_FORMAT]
+        } else {
+            [NO_FORMAT, ONE_FORMAT]
+        };
         let is_valid = self.payloads & !allowed == 0
             && self.flags & !CURRENT.flags == 0
             && (has_table || !self.is_in_table)
-            && (has_stored || !self.is_stored)
-            && !self.is_ambiguous;
+            && self.raw_formats & !raw == 0
+            && self.other_formats & !other == 0;
         if is_valid {
             return Ok(());
         }
         for (position, event) in events.iter().enumerate() {
+            let flags = event.flags.0;
+            let formats = if event.kind == PayloadKind::RAW { raw } else { other };
             let fault = if bit(event.kind.0) & !allowed != 0 {
                 kind_fault(event.kind, medium)
-            } else if event.flags.0 & !CURRENT.flags != 0 {
-                format!(
-                    "has unknown flags: {:#04x}, expected a sum of 1, 2, 4, 8 and 16",
-                    event.flags.0
-                )
+            } else if flags & !CURRENT.flags != 0 {
+                format!("has unknown flags: {flags:#04x}, expected a sum of 1, 2, 4, 8 and 16")
             } else if !has_table && is_in_table(event.metadata) {
-                format!(
-                    "has metadata {:#x}, expected 0 or a number with the topmost bit",
-                    event.metadata
-                )
+                let word = event.metadata;
+                format!("has metadata {word:#x}, expected 0 or a number with the topmost bit")
             } else if !has_table && is_in_table(event.origin) {
+                let word = event.origin;
+                format!("has the origin {word:#x}, expected 0 or a number with the topmost bit")
+            } else if format_bit(event) & !ONE_FORMAT != 0 {
                 format!(
-                    "has the origin {:#x}, expected 0 or a number with the topmost bit",
-                    event.origin
+                    "has the flags of two formats ({flags:#04x}), expected at most one of 8 and 16"
                 )
-            } else if !has_stored && is_stored(event) {
-                format!(
-                    "is raw and has flag 8 or 16 ({:#04x}), which only records on disk may have",
-                    event.flags.0
-                )
-            } else if is_ambiguous(event) {
-                format!("is raw and has the flags of two formats ({:#04x})", event.flags.0)
-            } else {
+            } else if format_bit(event) & !formats == 0 {
                 continue;
+            } else if event.kind == PayloadKind::RAW {
+                format!(
+                    "is raw and has flag 8 or 16 ({flags:#04x}), which only records on disk may have"
+                )
+            } else {
+                format!(
+                    "has flag 8 or 16 ({flags:#04x}) and is not raw, unlike unedited events on disk"
+                )
             };
             return Err(FrameError::Event { position, fault });
         }
@@ -163,12 +187,14 @@ const fn is_in_table(word: u32) -> bool {
     Location::new(word).value().is_some()
 }
 
+/// Returns the bit for the flags of formats that an event has.
+#[inline]
+const fn format_bit(event: &Event) -> u8 {
+    1 << ((event.flags.0 & Format::BITS) / Format::Json as u8)
+}
+
+/// Returns whether the event is stored without its nodes: raw, with the flag of a format.
 #[inline]
 pub(super) fn is_stored(event: &Event) -> bool {
     event.kind == PayloadKind::RAW && event.flags.0 & Format::BITS != 0
-}
-
-#[inline]
-fn is_ambiguous(event: &Event) -> bool {
-    is_stored(event) && Format::of(event.flags).is_none()
 }

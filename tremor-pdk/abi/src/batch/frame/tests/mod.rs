@@ -133,10 +133,10 @@ fn apply(batch: &mut Batch, steps: &[Step]) {
             }
             Step::Remove(position) => drop(batch.events.remove(at(position))),
             Step::Swap(one, other) => batch.events.swap(at(one), at(other)),
-            Step::Stamp(position, source, pull, place) => {
+            Step::Stamp(position, source, pull, stamp) => {
                 let event = &mut batch.events_mut()[at(position)];
                 (event.source, event.pull, event.ingest_ns) = (*source, *pull, pull.rotate_left(7));
-                event.set_position(*place);
+                event.set_position(*stamp);
             }
             Step::DeadLetter(position, text) => {
                 let position = at(position);

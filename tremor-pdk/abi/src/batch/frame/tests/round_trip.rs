@@ -114,7 +114,7 @@ fn unedited_events_on_disk_have_no_nodes() {
 fn interleaved_metadata_is_written_once() {
     let mut batch = Batch::new();
     (0..100).for_each(|_| batch.push_message(b"x"));
-    batch.push_message(&[b'y'; 100_000]);
+    batch.push_message(&vec![b'y'; 100_000]);
     batch.write_metadata(0, |writer| writer.str(&"m".repeat(1_000))).unwrap();
     batch.set_metadata(1, literal!({ "n": "o".repeat(1_000) }));
     for position in 2..100 {
@@ -152,12 +152,14 @@ fn events_that_no_version_knows_are_not_written() {
         refused(|event| event.flags.0 = 32),
         refused(|event| event.kind = PayloadKind(200)),
         refused(|event| event.flags.0 = 8),
+        refused(|event| event.flags.0 = 24),
         refused(|event| event.metadata = 5),
     ];
     let expected = [
         "event 1 of a frame has unknown flags: 0x20, expected a sum of 1, 2, 4, 8 and 16",
         "event 1 of a frame has an unknown kind of payload, 200",
         "event 1 of a frame is raw and has flag 8 or 16 (0x08), which only records on disk may have",
+        "event 1 of a frame has the flags of two formats (0x18), expected at most one of 8 and 16",
         "event 1 of a frame refers to a value outside of its batch; validate the batch before writing it",
     ];
     assert_eq!(texts, expected);
@@ -190,7 +192,7 @@ fn batch_with_too_many_events_is_divided_in_order() {
     assert!(error.is_too_large() && error.to_string().contains("131080 events"), "{error}");
     let parts: Vec<Batch> = divide(batch, Medium::Disk, usize::MAX).map(Result::unwrap).collect();
     assert_eq!(parts.iter().map(Batch::len).collect::<Vec<_>>(), [MAX_EVENTS, MAX_EVENTS, 10]);
-    let streams = parts.iter().flat_map(|part| part.events()).map(|event| event.stream);
+    let streams = parts.iter().flat_map(Batch::events).map(|event| event.stream);
     assert!(streams.eq(0..count as u64));
 }
 
