@@ -64,7 +64,12 @@ struct Gather<'g, 's> {
 impl Gather<'_, '_> {
     fn event(&mut self, event: Event, medium: Medium) -> Result<Event, FrameError> {
         let mut new = event;
-        if medium == Medium::Disk && event.unedited().is_some() {
+        let is_unedited = medium == Medium::Disk && event.unedited().is_some();
+        // A value cannot be decoded from nothing, so an event without a message has a wrong flag.
+        if is_unedited && event.original.len == 0 {
+            new.set_edited();
+        }
+        if is_unedited && event.original.len > 0 {
             (new.kind, new.payload) = (PayloadKind::RAW, self.span(event.original)?);
             new.original = Span::default();
         } else {
