@@ -116,12 +116,6 @@ impl Budget {
         Self { left: limit, limit }
     }
 
-    /// Creates a budget that is never exceeded.
-    #[cfg(feature = "frame")]
-    pub(crate) const fn unlimited() -> Self {
-        Self { left: u64::MAX, limit: u64::MAX }
-    }
-
     /// Subtracts `bytes` from the budget. If less than `bytes` is left, subtracts nothing and returns `false`.
     #[inline]
     pub(crate) fn spend(&mut self, bytes: u64) -> bool {

@@ -143,7 +143,7 @@ pub struct Prepared<'e> {
 
 /// The bytes of a frame.
 enum Bytes<'e> {
-    /// All bytes of the source from an offset.
+    /// The bytes of the source from an offset to the end.
     From(u64),
     /// Ranges of the bytes of the source.
     Pieces(&'e [(u64, u64)]),

@@ -59,7 +59,7 @@ pub(super) enum Side {
     Reader,
 }
 
-/// What the events of a batch or frame have in common.
+/// The kinds and flags that occur in the events of a batch or frame.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Seen {
     payloads: u32,

@@ -59,7 +59,8 @@ pub use self::{
 /// The destination or the origin of a frame, which determines the events that it may contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Medium {
-    /// Another process. Ends of streams are allowed, and unedited events are sent with their documents.
+    /// A message to or from another process. Ends of streams are allowed, and unedited events are sent with their
+    /// documents.
     Process,
     /// A record on disk. Ends of streams are refused, and an unedited event is stored as the message that it was
     /// decoded from, without its document.

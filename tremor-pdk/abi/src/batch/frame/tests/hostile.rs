@@ -225,7 +225,7 @@ fn each_field_of_the_header_is_checked() {
     assert_eq!(refused(|frame| frame.truncate(63)), "invalid frame: expected 64 bytes, found 63");
 }
 
-/// Nothing is allocated for contents that a header claims and the frame lacks.
+/// Sizes are checked before anything is allocated for contents that a header claims and the frame lacks.
 #[test]
 fn huge_claims_of_a_short_frame_are_refused() {
     for (at, count, size) in [(16, 65_535_u32, 56_u64), (24, 4_000_000, 16), (32, 60_000_000, 1)] {
