@@ -24,7 +24,7 @@ use std::{
 
 use tremor_pdk::{
     NoSink, lock,
-    net::{Connections, Listener},
+    net::{Connections, Listener, ProxyHeaders},
     path_without_placeholders,
     prelude::*,
     units::Interval,
@@ -52,6 +52,11 @@ pub struct Config {
     pub max_connections: NonZeroUsize,
     /// Time without data after which a connection is closed: `5m`. Default: no limit.
     pub idle_timeout: Option<Interval>,
+    /// `true` if each connection begins with a header of the PROXY protocol, version 1 or 2, from a
+    /// load balancer. The header names the client and is believed, so `mode` has to ensure that
+    /// nobody else can connect.
+    #[serde(default)]
+    pub proxy_protocol: bool,
 }
 
 /// Receives byte streams on a Unix socket.
@@ -96,7 +101,10 @@ impl Connector for UnixServer {
         };
         let limits = limits(self.config.max_connections, self.config.idle_timeout);
         let listener = lock(socket).listener()?;
-        let connections = Connections::new(&self.context, listener, limits)?;
+        let mut connections = Connections::new(&self.context, listener, limits)?;
+        if self.config.proxy_protocol {
+            connections = connections.with_proxy_protocol(ProxyHeaders::of_all(&self.context));
+        }
         Ok(Halves::source(connections.with_renewal(CHECKED_EVERY, renewal(&self.context, socket))))
     }
 
