@@ -19,7 +19,7 @@ use crate::{Error, Result};
     inline,
     description = "",
     with = "String",
-    extend("pattern" = "^[0-9A-Fa-f.:]+(/[0-9]+)?$", "examples" = ["10.0.0.0/8"])
+    extend("examples" = ["10.0.0.0/8"])
 )]
 pub struct Network {
     is_v6: bool,

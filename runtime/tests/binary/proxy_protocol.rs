@@ -57,9 +57,12 @@ fn servers(trusted: &str) -> (Running, Vec<String>) {
   output: {{ type: stdio, codec: json, postprocessors: [lines] }}
 pipelines:
   whole:
-    - type: set
-      config:
-        edits: [{{ field: '', template: '{{}} from {{%peer.address:-none}} {{%peer.port:-none}}' }}]
+    operators:
+      - type: set
+        config:
+          edits:
+            - {{ field: '%text', copy: '' }}
+            - {{ field: '', template: '{{%text}} from {{%peer.address:-none}} {{%peer.port:-none}}' }}
 links:
   - lines -> whole
   - secure -> whole
