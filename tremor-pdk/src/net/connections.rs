@@ -5,7 +5,6 @@ mod idle;
 mod peer;
 #[cfg(all(test, feature = "testing-tls"))]
 mod proxy_tests;
-mod renewal;
 #[cfg(all(test, feature = "testing-tls"))]
 mod secure_tests;
 #[cfg(all(test, feature = "testing"))]
@@ -26,12 +25,12 @@ use self::{
     acceptor::{Accepted, Acceptor},
     idle::Idle,
     peer::{Peer, Turn},
-    renewal::Renewal,
 };
 use super::{
     connection_memory::ConnectionMemory,
     poller::Poller,
     proxy_protocol::{Admission, ProxyHeaders, timed_out},
+    renewal::Renewal,
     secure::{Buffers, TlsAcceptor},
 };
 use crate::{Counter, Gauge, Host, LimitedLog, Pull, RawBatch, Result, Source, yield_now};
@@ -88,7 +87,7 @@ pub struct Connections {
     host: Host,
     poller: Poller,
     acceptor: Acceptor,
-    renewal: Option<Renewal>,
+    renewal: Option<Renewal<Listener>>,
     idle: Idle,
     limits: Limits,
     tls: Option<TlsAcceptor>,

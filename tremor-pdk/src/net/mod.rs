@@ -59,12 +59,14 @@ mod plain;
 mod poller;
 mod proxy_protocol;
 mod read_size;
+mod renewal;
 mod reserve;
 mod stream;
 mod timer;
 #[cfg(feature = "tls")]
 pub mod tls;
 mod udp;
+mod unix_datagrams;
 mod within;
 
 #[cfg(not(feature = "tls"))]
@@ -86,5 +88,6 @@ pub use self::{
     proxy_protocol::{Others, ProxyHeaders, ProxyProtocol},
     stream::{StreamSocket, TcpStream, UnixStream},
     udp::{DatagramSink, DatagramSocket, Datagrams, UdpSocket},
+    unix_datagrams::{UnixDatagramSink, UnixDatagrams},
     within::within,
 };
