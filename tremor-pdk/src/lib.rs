@@ -54,6 +54,7 @@ mod memory;
 pub mod metadata;
 #[cfg(all(feature = "net", target_os = "linux"))]
 pub mod net;
+mod network;
 /// A channel that passes one value from one task to another, such as the answer to a delivery or a call.
 ///
 /// ```
@@ -114,6 +115,7 @@ pub use self::{
     host::{Blocking, Counter, Gauge, Histogram, Host, LogLevel, Task},
     limited_log::LimitedLog,
     memory::Memory,
+    network::Network,
     operator::Operator,
     problem::Problem,
     processor::{Postprocessor, Preprocessor},

@@ -19,7 +19,7 @@ use std::{net::TcpListener, num::NonZeroUsize};
 use tremor_pdk::{
     NoSink,
     net::{
-        self, Address, Connections,
+        self, Address, Connections, ProxyHeaders, ProxyProtocol,
         tls::{Tls, TlsAcceptor},
     },
     prelude::*,
@@ -42,6 +42,9 @@ pub struct Config {
     pub max_connections: NonZeroUsize,
     /// Time without data after which a connection is closed: `5m`. Default: no limit.
     pub idle_timeout: Option<Interval>,
+    /// PROXY protocol, versions 1 and 2: load balancers whose header names the client.
+    /// Default: connections have no header, and the client is the peer of the connection.
+    pub proxy_protocol: Option<ProxyProtocol>,
     /// `true` to share the address with other listeners that also set this key.
     #[serde(default)]
     pub reuse_port: bool,
@@ -65,6 +68,7 @@ impl Component for TcpServer {
 
     fn new(config: Config, context: ComponentContext) -> Result<Self> {
         let tls = config.tls.as_ref().map(|tls| TlsAcceptor::new(tls, &context)).transpose()?;
+        config.proxy_protocol.as_ref().map_or(Ok(()), ProxyProtocol::check)?;
         Ok(Self { config, context, tls, listener: None })
     }
 }
@@ -88,7 +92,11 @@ impl Connector for TcpServer {
         };
         let listener = self.listener.insert(listener).try_clone()?;
         let limits = limits(self.config.max_connections, self.config.idle_timeout);
-        let connections = Connections::new(&self.context, listener, limits)?;
+        let mut connections = Connections::new(&self.context, listener, limits)?;
+        if let Some(proxy_protocol) = &self.config.proxy_protocol {
+            let headers = ProxyHeaders::new(&self.context, proxy_protocol)?;
+            connections = connections.with_proxy_protocol(headers);
+        }
         Ok(Halves::source(match &self.tls {
             Some(tls) => connections.with_tls(tls.clone()),
             None => connections,

@@ -1,4 +1,4 @@
-//! The `unix_server` connector: receives byte streams on a Unix socket.
+//! The `unix_server` connector: receives byte streams or datagrams on a Unix socket.
 //!
 //! ```yaml
 //! connectors:
@@ -10,13 +10,18 @@
 //! ```
 //!
 //! Each connection is a stream. The source owns all connections, and reads those with data directly
-//! into its batch: see [`tremor_pdk::net::Connections`].
+//! into its batch: see [`tremor_pdk::net::Connections`]. With `kind: datagram` each datagram is a
+//! message: see [`tremor_pdk::net::UnixDatagrams`].
 
 mod mode;
 mod socket;
 
 use std::{
     num::NonZeroUsize,
+    os::{
+        fd::OwnedFd,
+        unix::net::{UnixDatagram, UnixListener},
+    },
     path::PathBuf,
     sync::{Arc, Mutex},
     time::Duration,
@@ -24,7 +29,7 @@ use std::{
 
 use tremor_pdk::{
     NoSink, lock,
-    net::{Connections, Listener},
+    net::{Connections, Limits, Listener, ProxyHeaders, UnixDatagrams},
     path_without_placeholders,
     prelude::*,
     units::Interval,
@@ -32,7 +37,6 @@ use tremor_pdk::{
 
 pub use self::mode::Mode;
 use self::socket::Socket;
-use crate::limits;
 
 /// Time between two checks whether the path still leads to the socket.
 const CHECKED_EVERY: Duration = Duration::from_secs(1);
@@ -44,17 +48,57 @@ pub struct Config {
     /// Path of the socket. A relative path is resolved against the folder of the flow file.
     #[schemars(extend("x-exclusive" = "file"))]
     pub listen: PathBuf,
+    /// Kind of the socket.
+    #[serde(default)]
+    pub kind: Kind,
     /// Permissions of the socket file, which decide who may connect: `0660`. Default: determined by
     /// the umask of the process.
     pub mode: Option<Mode>,
-    /// Maximum number of connections. Further connections wait when the limit is reached.
-    #[serde(default = "crate::default_max_connections")]
-    pub max_connections: NonZeroUsize,
+    /// Maximum number of connections. Further connections wait when the limit is reached. Default:
+    /// 10,000.
+    pub max_connections: Option<NonZeroUsize>,
     /// Time without data after which a connection is closed: `5m`. Default: no limit.
     pub idle_timeout: Option<Interval>,
+    /// `true` if each connection begins with a header of the PROXY protocol, version 1 or 2, from a
+    /// load balancer. The header names the client and is believed, so `mode` has to ensure that
+    /// nobody else can connect.
+    #[serde(default)]
+    pub proxy_protocol: bool,
 }
 
-/// Receives byte streams on a Unix socket.
+/// Kind of a Unix socket.
+#[tremor_pdk::config]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Clients connect, and each connection is a stream.
+    #[default]
+    Stream,
+    /// Each datagram is a message, such as those that programs send to `/dev/log`.
+    Datagram,
+}
+
+/// The source of a Unix socket.
+#[derive(Debug)]
+pub enum Received {
+    /// Connections to the socket.
+    Streams(Box<Connections>),
+    /// Datagrams that the socket receives.
+    Datagrams(Box<UnixDatagrams>),
+}
+
+impl Source for Received {
+    type Batch = RawBatch;
+
+    async fn pull(&mut self, batch: &mut RawBatch) -> Result<Pull> {
+        match self {
+            Self::Streams(connections) => connections.pull(batch).await,
+            Self::Datagrams(datagrams) => datagrams.pull(batch).await,
+        }
+    }
+}
+
+/// Receives byte streams or datagrams on a Unix socket.
 #[derive(Debug)]
 pub struct UnixServer {
     config: Config,
@@ -66,7 +110,7 @@ pub struct UnixServer {
 
 impl Component for UnixServer {
     const NAME: &str = "unix_server";
-    const DESCRIPTION: &str = "Receives byte streams on a Unix socket, each connection a stream.";
+    const DESCRIPTION: &str = "Receives byte streams on a Unix socket, each connection a stream, or datagrams, each a message.";
     type Config = Config;
 
     fn new(mut config: Config, context: ComponentContext) -> Result<Self> {
@@ -75,29 +119,61 @@ impl Component for UnixServer {
                 "invalid `listen`: expected the path of the socket; it is empty",
             ));
         }
+        let of_streams = [
+            ("max_connections", config.max_connections.is_some()),
+            ("idle_timeout", config.idle_timeout.is_some()),
+            ("proxy_protocol", config.proxy_protocol),
+        ];
+        let set = of_streams.into_iter().find(|(_, is_set)| *is_set);
+        if let (Kind::Datagram, Some((key, _))) = (config.kind, set) {
+            return Err(Error::configuration(format_args!(
+                "invalid `{key}`: a socket with `kind: datagram` has no connections; remove the key"
+            )));
+        }
         config.listen = path_without_placeholders("listen", config.listen)?;
         Ok(Self { config, context, socket: None })
     }
 }
 
 impl Connector for UnixServer {
-    type Source = Connections;
+    type Source = Received;
     type Sink = NoSink;
 
-    async fn connect(&mut self, _wanted: Sides) -> Result<Halves<Connections, NoSink>> {
+    async fn connect(&mut self, _wanted: Sides) -> Result<Halves<Received, NoSink>> {
         let socket = match &self.socket {
             Some(socket) => socket,
             None => {
                 let path = self.context.resolve(&self.config.listen);
-                let socket = Socket::listen(&path, self.config.mode)?;
+                let socket = Socket::listen(&path, self.config.mode, self.config.kind)?;
                 tremor_pdk::info!(self.context, "listens on {}", socket.path().display());
                 self.socket.insert(Arc::new(Mutex::new(socket)))
             }
         };
-        let limits = limits(self.config.max_connections, self.config.idle_timeout);
-        let listener = lock(socket).listener()?;
-        let connections = Connections::new(&self.context, listener, limits)?;
-        Ok(Halves::source(connections.with_renewal(CHECKED_EVERY, renewal(&self.context, socket))))
+        if self.config.kind == Kind::Datagram {
+            let (duplicate, path) = {
+                let socket = lock(socket);
+                (socket.duplicate::<UnixDatagram>()?, socket.path().to_owned())
+            };
+            let datagrams = UnixDatagrams::new(&self.context, duplicate, &path)?;
+            let datagrams = datagrams.with_renewal(CHECKED_EVERY, renewal(&self.context, socket));
+            return Ok(Halves::source(Received::Datagrams(Box::new(datagrams))));
+        }
+        let limits = Limits {
+            max_connections: self
+                .config
+                .max_connections
+                .map_or(Limits::default().max_connections, NonZeroUsize::get),
+            idle_timeout: self.config.idle_timeout.map(Interval::get),
+        };
+        let listener = lock(socket).duplicate::<UnixListener>()?;
+        let mut connections = Connections::new(&self.context, listener, limits)?;
+        if self.config.proxy_protocol {
+            connections = connections.with_proxy_protocol(ProxyHeaders::of_all(&self.context));
+        }
+        let mut renew = renewal::<UnixListener>(&self.context, socket);
+        let connections =
+            connections.with_renewal(CHECKED_EVERY, move || renew().map(Listener::from));
+        Ok(Halves::source(Received::Streams(Box::new(connections))))
     }
 
     async fn close(&mut self) -> Result<()> {
@@ -106,13 +182,13 @@ impl Connector for UnixServer {
     }
 }
 
-/// Returns a function that checks the socket. If clients can no longer reach the current listener,
+/// Returns a function that checks the socket. If clients can no longer reach the current socket,
 /// the function returns a new one. The function keeps no socket, because a closed connector removes
 /// its socket at once.
-fn renewal(
+fn renewal<S: From<OwnedFd>>(
     host: &Host,
     socket: &Arc<Mutex<Socket>>,
-) -> impl FnMut() -> Option<Listener> + Send + use<> {
+) -> impl FnMut() -> Option<S> + Send + use<S> {
     let (host, socket) = (host.clone(), Arc::downgrade(socket));
     let problem = host.problem("socket");
     let mut has_failed = false;
@@ -126,14 +202,14 @@ fn renewal(
         }
         let path = socket.path().display().to_string();
         match socket.renew() {
-            Ok(listener) => {
+            Ok(renewed) => {
                 problem.clear();
                 has_failed = false;
                 tremor_pdk::warn!(
                     host,
                     "`{path}` was deleted or replaced; listening on a new socket there"
                 );
-                Some(listener.into())
+                Some(renewed)
             }
             Err(error) => {
                 let message = format!(
@@ -155,7 +231,10 @@ mod tests {
     use std::{
         fs,
         io::Write,
-        os::unix::net::{UnixListener, UnixStream},
+        os::unix::{
+            fs::PermissionsExt,
+            net::{UnixDatagram, UnixListener, UnixStream},
+        },
         path::{Path, PathBuf},
         time::Duration,
     };
@@ -311,6 +390,43 @@ mod tests {
         server.stop()?;
         assert!(!folder.path().join("socket").exists(), "the socket is removed with the server");
         Ok(())
+    }
+
+    #[test]
+    fn datagrams_are_messages_and_deleted_socket_is_bound_again() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let (host, path) = (TestHost::new(), folder.path().join("log"));
+        host.set_folder(folder.path());
+        let config = r#"{ "listen": "log", "kind": "datagram", "mode": "0666" }"#;
+        let mut server = host.connect::<UnixServer>(config)?;
+        assert_eq!(fs::metadata(&path)?.permissions().mode() & 0o777, 0o666);
+        let client = UnixDatagram::unbound()?;
+        client.send_to(b"<13>one\0", &path)?;
+        client.send_to(b"<13>two", &path)?;
+        let (_, batch) = server.pull()?;
+        let messages: Vec<_> = batch.iter().filter_map(EventRef::raw).collect();
+        assert_eq!(messages, [&b"<13>one\0"[..], b"<13>two"]);
+        let event = batch.first().unwrap();
+        assert_eq!((event.origin(), event.is_fragment()), (path.to_str(), false));
+        fs::remove_file(&path)?;
+        host.block_on(host.host().sleep(CHECKED_EVERY + Duration::from_millis(1)));
+        client.send_to(b"three", &path)?;
+        assert_eq!(server.pull()?.1.first().and_then(EventRef::raw), Some(&b"three"[..]));
+        server.stop()?;
+        assert!(folder_is_empty(folder.path()));
+        Ok(())
+    }
+
+    #[test]
+    fn keys_of_connections_are_rejected_for_datagrams() {
+        let host = TestHost::new();
+        for key in
+            [r#""max_connections": 9"#, r#""idle_timeout": "1m""#, r#""proxy_protocol": true"#]
+        {
+            let config = format!(r#"{{ "listen": "socket", "kind": "datagram", {key} }}"#);
+            let error = host.component::<UnixServer>(&config).err().unwrap().to_string();
+            assert!(error.contains("has no connections; remove the key"), "{error}");
+        }
     }
 
     #[test]

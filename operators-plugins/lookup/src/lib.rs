@@ -14,7 +14,6 @@
 mod config;
 mod field;
 mod load;
-mod network;
 mod operator;
 mod record;
 mod shared;

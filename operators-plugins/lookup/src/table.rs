@@ -3,16 +3,18 @@
 use std::{hash::BuildHasher, net::IpAddr};
 
 use hashbrown::{DefaultHashBuilder, HashTable};
-use tremor_pdk::{Error, Memory, Result, Writer};
+use tremor_pdk::{Error, Memory, Network, Result, Writer};
 
 use crate::{
     config::By,
-    network::Network,
     record::{put_bytes, take_bytes, take_number, write_value},
 };
 
 /// Maximum length of a key of a table `by: prefix`, in bytes, which bounds the time of a search.
 pub(crate) const MAX_PREFIX: usize = 1024;
+
+/// Maximum length of the key of a network in bytes: the length of the prefix and an IPv6 address.
+const MAX_NETWORK_KEY: usize = 17;
 
 /// Rows and the index of their keys.
 pub(crate) struct Table {
@@ -47,7 +49,7 @@ impl Table {
             By::Cidr => {
                 let address = Network::of_address(key.parse::<IpAddr>().ok()?);
                 self.lengths[usize::from(address.is_v6())].iter().find_map(|len| {
-                    let (key, len) = address.truncated(u8::try_from(*len).ok()?).key();
+                    let (key, len) = network_key(address.truncated(u8::try_from(*len).ok()?));
                     self.get(&key[..len])
                 })
             }
@@ -140,12 +142,13 @@ impl Builder {
         match self.table.by {
             By::Exact => self.add_key(key.as_bytes(), values),
             By::Cidr => {
-                let network = match Network::parse(key) {
+                let network = match key.parse::<Network>() {
                     Ok(network) => network,
                     Err(error) => return invalid(error.message()),
                 };
-                self.has_length[usize::from(network.is_v6())][usize::from(network.len())] = true;
-                let (key, len) = network.key();
+                self.has_length[usize::from(network.is_v6())][usize::from(network.prefix_len())] =
+                    true;
+                let (key, len) = network_key(network);
                 self.add_key(&key[..len], values)
             }
             By::Prefix => {
@@ -221,6 +224,21 @@ impl Builder {
         }
         Ok(self.table)
     }
+}
+
+/// Returns the key of a network in a table `by: cidr`, and its length: the length of the prefix, and the address.
+fn network_key(network: Network) -> ([u8; MAX_NETWORK_KEY], usize) {
+    let mut key = [0; MAX_NETWORK_KEY];
+    key[0] = network.prefix_len();
+    let mut put = |bytes: &[u8]| {
+        key[1..=bytes.len()].copy_from_slice(bytes);
+        1 + bytes.len()
+    };
+    let len = match network.address() {
+        IpAddr::V4(address) => put(&address.octets()),
+        IpAddr::V6(address) => put(&address.octets()),
+    };
+    (key, len)
 }
 
 /// Returns the beginning of a text, for messages.

@@ -55,6 +55,7 @@ mod plugin_files;
 mod positions;
 mod problems;
 mod protocols;
+mod proxy_protocol;
 mod random;
 mod references;
 mod servers;

@@ -3,7 +3,8 @@
 mod acceptor;
 mod idle;
 mod peer;
-mod renewal;
+#[cfg(all(test, feature = "testing-tls"))]
+mod proxy_tests;
 #[cfg(all(test, feature = "testing-tls"))]
 mod secure_tests;
 #[cfg(all(test, feature = "testing"))]
@@ -21,14 +22,15 @@ use rustix::io::ioctl_fionbio;
 
 pub use self::acceptor::Listener;
 use self::{
-    acceptor::Acceptor,
+    acceptor::{Accepted, Acceptor},
     idle::Idle,
     peer::{Peer, Turn},
-    renewal::Renewal,
 };
 use super::{
     connection_memory::ConnectionMemory,
     poller::Poller,
+    proxy_protocol::{Admission, ProxyHeaders, timed_out},
+    renewal::Renewal,
     secure::{Buffers, TlsAcceptor},
 };
 use crate::{Counter, Gauge, Host, LimitedLog, Pull, RawBatch, Result, Source, yield_now};
@@ -85,10 +87,11 @@ pub struct Connections {
     host: Host,
     poller: Poller,
     acceptor: Acceptor,
-    renewal: Option<Renewal>,
+    renewal: Option<Renewal<Listener>>,
     idle: Idle,
     limits: Limits,
     tls: Option<TlsAcceptor>,
+    headers: Option<ProxyHeaders>,
     buffers: Buffers,
     open: HashMap<u64, Peer>,
     memory: ConnectionMemory,
@@ -135,6 +138,7 @@ impl Connections {
             idle: Idle::new(limits.idle_timeout),
             limits,
             tls: None,
+            headers: None,
             buffers: Buffers::default(),
             open: HashMap::new(),
             memory: ConnectionMemory::new(host, CONNECTION),
@@ -156,6 +160,18 @@ impl Connections {
     pub fn with_tls(mut self, acceptor: TlsAcceptor) -> Self {
         self.tls = Some(acceptor);
         self.memory = ConnectionMemory::new(&self.host, TLS_CONNECTION);
+        self.idle.expect_handshakes();
+        self
+    }
+
+    /// Reads a header of the PROXY protocol from each connection before its data and its TLS handshake. The origin of
+    /// the stream is then the address of the client in the header.
+    ///
+    /// A connection whose header is invalid, or does not arrive together with the TLS handshake within ten seconds, is
+    /// logged and counted, and adds no stream.
+    #[must_use]
+    pub fn with_proxy_protocol(mut self, headers: ProxyHeaders) -> Self {
+        self.headers = Some(headers);
         self.idle.expect_handshakes();
         self
     }
@@ -223,9 +239,15 @@ impl Connections {
                 self.acceptor.pause_for_memory(&self.host);
                 return Ok(accepted > 0);
             }
-            let Some((socket, origin)) = self.acceptor.next(&self.host)? else {
+            let Some(connection) = self.acceptor.next(&self.host)? else {
                 return Ok(accepted > 0);
             };
+            let Accepted { socket, origin, peer } = connection;
+            let admission = self.headers.as_ref().map(|headers| headers.admit(peer));
+            if let (Some(headers), Some(Admission::Rejected)) = (&self.headers, admission) {
+                headers.untrusted(&origin);
+                continue;
+            }
             let stream = self.last + 1;
             let session = self.tls.as_ref().map(TlsAcceptor::session).transpose()?;
             let added = if session.is_some() {
@@ -239,6 +261,9 @@ impl Connections {
             }
             self.last = stream;
             let mut peer = Peer::new(socket, session, origin, now_ns);
+            if admission == Some(Admission::Header) {
+                peer.expect_header();
+            }
             peer.reads_to_end = self.acceptor.has_short_reads();
             self.open.insert(stream, peer);
             self.memory.opened();
@@ -291,6 +316,10 @@ impl Connections {
     fn end_idle(&mut self, batch: &mut RawBatch, now_ns: u64) {
         for stream in self.idle.take_overdue(&self.host, now_ns, &mut self.open) {
             let Some(peer) = self.open.get(&stream) else { continue };
+            if peer.header().is_some() {
+                self.refuse(stream, &timed_out());
+                continue;
+            }
             if peer.is_handshaking() {
                 let why = "it did not finish the TLS handshake within ten seconds";
                 self.refuse(stream, &io::Error::new(io::ErrorKind::TimedOut, why));
@@ -307,9 +336,13 @@ impl Connections {
         }
     }
 
-    /// Closes a connection whose handshake has failed.
+    /// Closes a connection whose header of the PROXY protocol or whose handshake has failed.
     fn refuse(&mut self, stream: u64, why: &io::Error) {
         let Some(peer) = self.open.get(&stream) else { return };
+        if let Some((header, headers)) = peer.header().zip(self.headers.as_ref()) {
+            headers.failed(&peer.origin, header.has_begun(), why);
+            return self.close(stream);
+        }
         // A peer that connects and closes at once probably only checks whether the port is open, so no warning is
         // logged.
         if why.kind() == io::ErrorKind::UnexpectedEof {

@@ -57,13 +57,16 @@ mod origin;
 #[cfg(not(feature = "tls"))]
 mod plain;
 mod poller;
+mod proxy_protocol;
 mod read_size;
+mod renewal;
 mod reserve;
 mod stream;
 mod timer;
 #[cfg(feature = "tls")]
 pub mod tls;
 mod udp;
+mod unix_datagrams;
 mod within;
 
 #[cfg(not(feature = "tls"))]
@@ -82,7 +85,9 @@ pub use self::{
     connections::{Connections, Limits, Listener},
     link::Link,
     origin::{peer_origin, server_origin, socket_origin},
+    proxy_protocol::{Others, ProxyHeaders, ProxyProtocol},
     stream::{StreamSocket, TcpStream, UnixStream},
     udp::{DatagramSink, DatagramSocket, Datagrams, UdpSocket},
+    unix_datagrams::{UnixDatagramSink, UnixDatagrams},
     within::within,
 };

@@ -18,6 +18,7 @@ use rustix::{
 use tremor_abi::host::Interest;
 
 pub use self::sink::DatagramSink;
+pub(super) use self::sink::{SENT_AT_ONCE, send};
 use super::{drops::Counting, peer_origin};
 use crate::{
     Counter, Descriptors, Error, Host, Origin, Pull, RawBatch, Registered, Result, Source,

@@ -60,7 +60,7 @@ fn serve(server: &Arc<Server>, stream: TcpStream, address: SocketAddr) {
     // A response is written with one call, so Nagle's algorithm would only delay it.
     let _ = set_tcp_nodelay(stream.get_ref(), true);
     let number = peer.stream;
-    let serves = connection::serve(server.clone(), peer, stream);
+    let serves = connection::serve(server.clone(), peer, stream, address);
     server.keep(number, server.host.spawn("serves a connection", serves));
 }
 

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use hyper::{Method, header::HeaderName};
 use tremor_pdk::{
     net::{
-        Address,
+        Address, ProxyProtocol,
         tls::{Tls, TlsAcceptor},
     },
     prelude::*,
@@ -76,6 +76,9 @@ pub struct Config {
     /// Maximum time to receive the body after the head. After that the request gets the status 408.
     #[serde(default = "body_timeout")]
     pub body_timeout: Interval,
+    /// PROXY protocol, versions 1 and 2: load balancers whose header names the client.
+    /// Default: connections have no header, and the client is the peer of the connection.
+    pub proxy_protocol: Option<ProxyProtocol>,
     /// `true` to share the address with other listeners that also set this key.
     #[serde(default)]
     pub reuse_port: bool,
@@ -179,6 +182,7 @@ impl Settings {
                 "invalid `methods`: expected at least one method, such as `POST`",
             ));
         }
+        config.proxy_protocol.as_ref().map_or(Ok(()), ProxyProtocol::check)?;
         Ok(Self {
             methods: config.methods.iter().map(|it| method(it)).collect::<Result<_>>()?,
             tls: config

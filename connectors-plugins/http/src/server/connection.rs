@@ -3,6 +3,7 @@
 use std::{
     future::{Future, poll_fn},
     io,
+    net::SocketAddr,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, Waker},
@@ -67,14 +68,28 @@ enum End {
     Late(Phase),
 }
 
-/// Serves a connection.
-pub(crate) async fn serve(server: Arc<Server>, peer: Arc<Peer>, stream: TcpStream) {
+/// Serves a connection from `address`.
+pub(crate) async fn serve(
+    server: Arc<Server>,
+    peer: Arc<Peer>,
+    stream: TcpStream,
+    address: SocketAddr,
+) {
     // Use a guard, so that the end of the connection is also recorded if the task is dropped.
     let _open = OpenGuard { server: &server, peer: &peer };
-    let Some(tls) = &server.settings.tls else { return serve_on(&server, &peer, stream).await };
-    // The handshake has its own time limit, so it runs in a phase without a limit.
-    peer.begin(Phase::Flow, &server.clock);
-    match tls.accept(stream, &peer.origin).await {
+    if server.headers.is_some() || server.settings.tls.is_some() {
+        // The header and the handshake have their own time limits, so they run in a phase without a limit.
+        peer.begin(Phase::Flow, &server.clock);
+    }
+    if let Some(headers) = &server.headers {
+        let Some(client) = headers.client(&stream, address).await else { return };
+        peer.set_client(client);
+    }
+    let Some(tls) = &server.settings.tls else {
+        peer.begin(Phase::Idle, &server.clock);
+        return serve_on(&server, &peer, stream).await;
+    };
+    match tls.accept(stream, peer.origin()).await {
         Ok(stream) => {
             peer.begin(Phase::Idle, &server.clock);
             serve_on(&server, &peer, stream).await;
@@ -124,7 +139,7 @@ where
     match ended {
         End::Http(Ok(())) => {}
         End::Http(Err(error)) => {
-            debug!(server.host, "the connection of {} failed: {error}", peer.origin);
+            debug!(server.host, "the connection of {} failed: {error}", peer.origin());
             server.counts.broken.add(1);
             if error.is_parse() {
                 server.counts.answered(status(&error));
@@ -140,12 +155,13 @@ where
             if in_time(peer, write).await.unwrap_or(0) < LATE.len() {
                 debug!(
                     server.host,
-                    "{} did not read the reason why its connection was closed", peer.origin
+                    "{} did not read the reason why its connection was closed",
+                    peer.origin()
                 );
             }
         }
         End::Late(_) => {
-            debug!(server.host, "closed the idle connection of {}", peer.origin);
+            debug!(server.host, "closed the idle connection of {}", peer.origin());
             server.counts.idle.add(1);
         }
     }

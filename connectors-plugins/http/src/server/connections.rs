@@ -10,8 +10,8 @@ use std::{
 };
 
 use tremor_pdk::{
-    Error, Host, LimitedLog, Task, lock,
-    net::{self, ConnectionMemory},
+    Error, Host, LimitedLog, Result, Task, lock,
+    net::{self, ConnectionMemory, ProxyHeaders},
     warn,
 };
 
@@ -42,6 +42,7 @@ pub(crate) struct Server {
     pub(crate) queue: Arc<RequestQueue>,
     pub(crate) clock: Arc<Clock>,
     pub(crate) counts: Counts,
+    pub(crate) headers: Option<ProxyHeaders>,
     peers: Mutex<Peers>,
     /// Log of failed handshakes.
     refusals: LimitedLog,
@@ -65,7 +66,7 @@ struct Open {
 }
 
 impl Server {
-    pub(crate) fn new(host: &Host, settings: Arc<Settings>) -> Self {
+    pub(crate) fn new(host: &Host, settings: Arc<Settings>) -> Result<Self> {
         let queue = RequestQueue::new(&settings, host.memory());
         let each = CONNECTION + if settings.tls.is_some() { TLS } else { 0 };
         let peers = Peers {
@@ -75,15 +76,18 @@ impl Server {
             waiting: Vec::new(),
             is_over: false,
         };
-        Self {
+        let proxy_protocol = settings.config.proxy_protocol.as_ref();
+        let headers = proxy_protocol.map(|config| ProxyHeaders::new(host, config)).transpose()?;
+        Ok(Self {
             host: host.clone(),
             queue: Arc::new(queue),
             clock: Arc::new(Clock::new(Limits::new(&settings.config))),
             counts: Counts::new(host),
+            headers,
             peers: Mutex::new(peers),
             refusals: host.limited_log(1, LOGGED_EVERY),
             settings,
-        }
+        })
     }
 
     fn peers(&self) -> MutexGuard<'_, Peers> {

@@ -107,7 +107,7 @@ impl Connector for HttpServer {
         };
         let listener = self.listener.insert(listener).try_clone()?;
         let listener = TcpListener::new(&Descriptors::new(&self.context)?, listener)?;
-        let server = Arc::new(Server::new(&self.context, self.settings.clone()));
+        let server = Arc::new(Server::new(&self.context, self.settings.clone())?);
         self.server = Arc::downgrade(&server);
         self.set_paused(self.is_paused);
         let accepts =

@@ -3,6 +3,7 @@
 
 use std::{
     cell::Cell,
+    net::SocketAddr,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -11,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use tremor_pdk::Origin;
+use tremor_pdk::{Origin, net::peer_origin};
 
 use super::{config::Config, request_state::RequestState};
 
@@ -111,8 +112,10 @@ thread_local! {
 pub(crate) struct Peer {
     /// Number of the stream.
     pub(crate) stream: u64,
-    /// Origin of the requests, whose text is the address of the peer.
-    pub(crate) origin: Origin,
+    /// Origin of the requests until [`Peer::set_client`] is called.
+    origin: Origin,
+    /// Origin of the requests if a load balancer forwards the connection.
+    client: OnceLock<Origin>,
     /// The phase in the lowest byte, and the tick at which the phase started in the other bytes.
     phase: AtomicU64,
     is_overdue: AtomicBool,
@@ -131,6 +134,7 @@ impl Peer {
         let peer = Self {
             stream,
             origin,
+            client: OnceLock::new(),
             phase: AtomicU64::new(0),
             is_overdue: AtomicBool::new(false),
             is_cut_short: AtomicBool::new(false),
@@ -140,6 +144,17 @@ impl Peer {
         };
         peer.begin(Phase::Idle, clock);
         peer
+    }
+
+    /// Returns the origin of the requests, whose text is the address of the client.
+    pub(crate) fn origin(&self) -> &Origin {
+        self.client.get().unwrap_or(&self.origin)
+    }
+
+    /// Sets the address of the client for which a load balancer has opened the connection. Only the first call has an
+    /// effect.
+    pub(crate) fn set_client(&self, client: SocketAddr) {
+        self.client.get_or_init(|| peer_origin(client));
     }
 
     /// Starts a phase.

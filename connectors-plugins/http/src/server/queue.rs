@@ -302,10 +302,10 @@ impl Entry {
         let position = batch.len();
         batch.stream(peer.stream).push_message(&body);
         spare.put(body);
-        batch.set_origin_from(position, peer.origin.text());
+        batch.set_origin_from(position, peer.origin().text());
         match batch.last_mut() {
             Some(mut event) => {
-                event.write_metadata(|writer| metadata.write(writer, &peer.origin, headers))
+                event.write_metadata(|writer| metadata.write(writer, peer.origin(), headers))
             }
             None => Ok(()),
         }

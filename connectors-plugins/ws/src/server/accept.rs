@@ -111,6 +111,13 @@ async fn begin(
 ) {
     // Disable Nagle's algorithm, because the session combines messages before it writes them.
     let _ = sockopt::set_tcp_nodelay(stream.get_ref(), true);
+    let peer = match &connections.headers {
+        None => peer,
+        Some(headers) => match headers.client(&stream, peer).await {
+            Some(client) => client,
+            None => return,
+        },
+    };
     match tls {
         None => serve(connections, number, stream, peer).await,
         Some(tls) => match tls.accept(stream, &peer).await {

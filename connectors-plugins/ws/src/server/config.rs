@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 
 use tremor_pdk::{
-    net::{Address, tls::Tls},
+    net::{Address, ProxyProtocol, tls::Tls},
     prelude::*,
     units::{Interval, Size},
     without_placeholders,
@@ -49,6 +49,9 @@ pub struct Config {
     /// messages, and messages to be sent. A connection whose next message would exceed the limit is
     /// closed with code 1013. Default: `64MiB`, or four times `max_message_bytes` if that is more.
     pub max_buffered_bytes: Option<Size>,
+    /// PROXY protocol, versions 1 and 2: load balancers whose header names the client.
+    /// Default: connections have no header, and the client is the peer of the connection.
+    pub proxy_protocol: Option<ProxyProtocol>,
     /// `true` to share the address with other listeners that also set this key.
     #[serde(default)]
     pub reuse_port: bool,
@@ -91,6 +94,7 @@ impl Config {
                 self.path
             )));
         }
+        self.proxy_protocol.as_ref().map_or(Ok(()), ProxyProtocol::check)?;
         let (all, each) = (self.max_buffered_bytes(), self.max_message_bytes.in_memory());
         if all < each {
             return Err(Error::configuration(format!(

@@ -13,7 +13,7 @@ use std::{
 
 use tremor_pdk::{
     Counter, Gauge, Task, lock,
-    net::{self, ConnectionMemory},
+    net::{self, ConnectionMemory, ProxyHeaders},
     prelude::*,
 };
 use tungstenite::protocol::frame::coding::CloseCode;
@@ -38,6 +38,7 @@ pub(crate) struct Connections {
     pub(crate) inbox: Arc<Inbox>,
     pub(crate) budget: Arc<Budget>,
     pub(crate) counts: Counts,
+    pub(crate) headers: Option<ProxyHeaders>,
     last_stream: AtomicU64,
     state: Mutex<State>,
 }
@@ -99,7 +100,7 @@ impl Counts {
 }
 
 impl Connections {
-    pub(crate) fn new(context: &ComponentContext, config: Arc<Config>) -> Arc<Self> {
+    pub(crate) fn new(context: &ComponentContext, config: Arc<Config>) -> Result<Arc<Self>> {
         let host: Host = context.clone().into();
         let each = CONNECTION + if config.tls.is_some() { TLS } else { 0 };
         let state = State {
@@ -109,7 +110,10 @@ impl Connections {
             acceptor: None,
             owner: None,
         };
-        Arc::new(Self {
+        let proxy_protocol = config.proxy_protocol.as_ref();
+        let headers = proxy_protocol.map(|config| ProxyHeaders::new(&host, config)).transpose()?;
+        Ok(Arc::new(Self {
+            headers,
             limits: config.limits(),
             counts: Counts::new(&host),
             inbox: Arc::default(),
@@ -118,7 +122,7 @@ impl Connections {
             state: Mutex::new(state),
             host,
             config,
-        })
+        }))
     }
 
     /// Returns an unused stream number.

@@ -111,7 +111,7 @@ impl Connector for WsServer {
         let listener = self.listener.insert(listener).try_clone()?;
         let listener = net::TcpListener::new(&Descriptors::new(&self.context)?, listener)?;
         let connections =
-            self.connections.insert(Connections::new(&self.context, self.config.clone()));
+            self.connections.insert(Connections::new(&self.context, self.config.clone())?);
         // Create the source before connections are accepted, because messages are discarded while
         // no source exists.
         let messages = wanted.has_source().then(|| Messages::new(connections.inbox.clone()));

@@ -3,12 +3,11 @@
 use std::net::IpAddr;
 
 use proptest::{collection::vec, prelude::*};
-use tremor_pdk::{Batch, testing::TestHost};
+use tremor_pdk::{Batch, Network, testing::TestHost};
 
 use super::{Builder, Table};
 use crate::{
     config::By,
-    network::Network,
     record::{put_number, put_text},
 };
 

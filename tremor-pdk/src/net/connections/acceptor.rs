@@ -69,24 +69,30 @@ impl Listener {
         address.unwrap_or_else(|| "an unknown address".to_owned())
     }
 
-    /// Accepts a connection. Returns its socket and the origin of its data.
-    fn accept(&self) -> Result<(OwnedFd, Origin), Errno> {
+    fn accept(&self) -> Result<Accepted, Errno> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let (socket, address) = acceptfrom_with(self.descriptor(), flags)?;
+        let peer = address.and_then(|address| SocketAddr::try_from(address).ok());
         let origin = match self {
-            Self::Tcp(_) => {
-                let address = address.and_then(|address| SocketAddr::try_from(address).ok());
-                address.map(peer_origin)
-            }
+            Self::Tcp(_) => peer.map(peer_origin),
             // Clients of Unix domain sockets rarely have an address, so the address of the listener is used.
             Self::Unix(listener) => {
                 let address = listener.local_addr().ok();
                 address.and_then(|address| address.as_pathname().map(socket_origin))
             }
         };
-        let unknown = || Origin::from("unknown");
-        Ok((socket, origin.unwrap_or_else(unknown)))
+        let origin = origin.unwrap_or_else(|| Origin::from("unknown"));
+        Ok(Accepted { socket, origin, peer })
     }
+}
+
+/// A connection that was accepted.
+pub(super) struct Accepted {
+    pub(super) socket: OwnedFd,
+    /// Origin of the data of the connection.
+    pub(super) origin: Origin,
+    /// Address of the peer; `None` for a Unix domain socket.
+    pub(super) peer: Option<SocketAddr>,
 }
 
 /// A listener, with the state that determines whether accepting a connection may succeed.
@@ -157,12 +163,12 @@ impl Acceptor {
     }
 
     /// Accepts the next waiting connection, if any.
-    pub(super) fn next(&mut self, host: &Host) -> Result<Option<(OwnedFd, Origin)>> {
+    pub(super) fn next(&mut self, host: &Host) -> Result<Option<Accepted>> {
         while self.try_resume() {
             let may_accept = self.reserve.check(self.listener.descriptor());
             match may_accept.and_then(|()| self.listener.accept()) {
                 Ok(accepted) => {
-                    self.reserve.took(&accepted.0);
+                    self.reserve.took(&accepted.socket);
                     self.problem.clear();
                     return Ok(Some(accepted));
                 }

@@ -13,7 +13,7 @@ use crate::Host;
 /// difference means that the process was suspended.
 const SLACK_NS: u64 = 1_000_000_000;
 
-/// Maximum time of a handshake, in ns.
+/// Maximum time of a handshake in ns, including the header of the PROXY protocol.
 const HANDSHAKE_NS: u64 = 10_000_000_000;
 
 /// A detector of connections that have exceeded the idle timeout or the time limit for handshakes.
@@ -34,8 +34,7 @@ impl Idle {
         Self { timeout_ns, has_handshakes: false, timer: Timer::default(), due_ns: 0 }
     }
 
-    /// Enables the time limit for handshakes.
-    #[cfg(feature = "tls")]
+    /// Enables the time limit for handshakes and headers of the PROXY protocol.
     pub(super) fn expect_handshakes(&mut self) {
         self.has_handshakes = true;
     }

@@ -9,6 +9,8 @@ use rustix::io::Errno;
 
 use super::super::{
     link::Raw,
+    origin::peer_origin,
+    proxy_protocol::Reader,
     read_size::ReadSize,
     secure::{Buffers, Session},
     stream::receive,
@@ -22,6 +24,8 @@ const TURN: usize = 64 << 10;
 pub(super) struct Peer {
     socket: OwnedFd,
     tls: Option<Box<Session>>,
+    /// Reader of the header of the PROXY protocol, until the header is complete.
+    header: Option<Box<Reader>>,
     /// Origin of the data, whose text is the name of the peer in messages: its address.
     pub(super) origin: Origin,
     read_size: ReadSize,
@@ -45,7 +49,7 @@ pub(super) enum Turn {
     /// The peer closed the connection.
     Ended,
     Aborted(io::Error),
-    /// The handshake failed.
+    /// The header of the PROXY protocol or the handshake failed.
     Refused(io::Error),
 }
 
@@ -54,6 +58,7 @@ impl Peer {
         Self {
             socket,
             tls: tls.map(Box::new),
+            header: None,
             origin,
             read_size: ReadSize::default(),
             is_queued: false,
@@ -63,9 +68,40 @@ impl Peer {
         }
     }
 
-    /// Returns whether the TLS handshake is not finished.
+    /// Lets the connection begin with a header of the PROXY protocol.
+    pub(super) fn expect_header(&mut self) {
+        self.header = Some(Box::default());
+    }
+
+    /// Returns the reader of the header of the PROXY protocol, unless the header is complete or not expected.
+    pub(super) fn header(&self) -> Option<&Reader> {
+        self.header.as_deref()
+    }
+
+    /// Returns whether the header of the PROXY protocol or the TLS handshake is not finished.
     pub(super) fn is_handshaking(&self) -> bool {
-        self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
+        self.header.is_some() || self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
+    }
+
+    /// Reads the header of the PROXY protocol.
+    fn read_header(&mut self, mut header: Box<Reader>) -> Turn {
+        match header.read(&self.socket) {
+            Ok(client) => {
+                if let Some(client) = client {
+                    self.origin = peer_origin(client);
+                }
+                // The data after the header may have arrived with it.
+                Turn::Read { has_more: true }
+            }
+            Err(error) => {
+                self.header = Some(header);
+                if error.kind() == io::ErrorKind::WouldBlock {
+                    Turn::Read { has_more: false }
+                } else {
+                    Turn::Refused(error)
+                }
+            }
+        }
     }
 
     /// Reads once, directly into the batch.
@@ -76,6 +112,9 @@ impl Peer {
         is_alone: bool,
         buffers: &mut Buffers,
     ) -> Turn {
+        if let Some(header) = self.header.take() {
+            return self.read_header(header);
+        }
         let capacity = batch.limit().bytes.saturating_sub(batch.bytes().len());
         let space = self.read_size.space(if is_alone { capacity } else { capacity.min(TURN) });
         if self.tls.is_some() {

@@ -3,7 +3,8 @@
 use std::{
     future::Future,
     io::{self, IoSlice},
-    net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket as StdUdpSocket},
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    os::fd::AsFd,
     pin::Pin,
     time::Duration,
 };
@@ -16,12 +17,12 @@ use rustix::{
 use super::UdpSocket;
 use crate::{
     Counter, Delivery, Descriptors, Error, ErrorPolicy, Exceptions, Host, LimitedLog, RawBatch,
-    Result, Sink,
+    Registered, Result, Sink,
     net::{Address, bind_udp, within},
 };
 
 /// Maximum number of datagrams in one system call.
-const SENT_AT_ONCE: usize = 64;
+pub(in crate::net) const SENT_AT_ONCE: usize = 64;
 
 /// Delay before another attempt while the queue of the network card is full. The operating system does not report when
 /// the queue has space.
@@ -206,8 +207,11 @@ fn connected(descriptors: &Descriptors, peer: SocketAddr) -> Result<UdpSocket> {
 
 /// Waits until the operating system accepts a datagram, and sends as many of `datagrams` as it accepts, at most
 /// [`SENT_AT_ONCE`]. Returns the number of datagrams that were sent.
-async fn send(socket: &UdpSocket, datagrams: &[&[u8]]) -> io::Result<usize> {
-    let send = |socket: &StdUdpSocket| {
+pub(in crate::net) async fn send<S: AsFd>(
+    socket: &Registered<S>,
+    datagrams: &[&[u8]],
+) -> io::Result<usize> {
+    let send = |socket: &S| {
         let slices: [_; SENT_AT_ONCE] =
             std::array::from_fn(|i| [IoSlice::new(datagrams.get(i).copied().unwrap_or_default())]);
         let mut nothing_else: [_; SENT_AT_ONCE] =
@@ -217,7 +221,7 @@ async fn send(socket: &UdpSocket, datagrams: &[&[u8]]) -> io::Result<usize> {
             headers.map(|(slice, nothing)| MMsgHdr::new(slice, nothing)).collect();
         Ok(sendmmsg(socket, &mut headers, SendFlags::empty())?)
     };
-    socket.registered().write_with(send).await
+    socket.write_with(send).await
 }
 
 impl Sink for DatagramSink {
@@ -231,7 +235,7 @@ impl Sink for DatagramSink {
         self.follow_name().await;
         while sent < datagrams.len() {
             let next = &datagrams[sent..datagrams.len().min(sent + SENT_AT_ONCE)];
-            let error = match send(&self.socket, next).await {
+            let error = match send(self.socket.registered(), next).await {
                 Ok(count) => {
                     sent += count;
                     continue;
