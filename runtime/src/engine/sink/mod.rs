@@ -155,6 +155,8 @@ struct Session<'s> {
     gate: gate::Changes<'s>,
     /// `true` if the gate has been notified of the pause: the connector is paused, and no delivery is in flight.
     is_pause_reported: bool,
+    /// `true` if the sink counts as down only because the connector is paused.
+    is_down_by_pause: bool,
 }
 
 impl SinkSide {
@@ -250,6 +252,7 @@ impl SinkSide {
             has_ended: false,
             gate: handle.gate.changes(),
             is_pause_reported: false,
+            is_down_by_pause: false,
             side: self,
         };
         let end = session.serve().await;
@@ -285,8 +288,9 @@ impl Session<'_> {
             }
             if is_paused && !self.side.when_full.blocks() {
                 // No source waits for the sink, but its queue may have to give batches up.
+                self.is_down_by_pause |= !self.side.outage.is_down();
                 self.side.outage.begin();
-            } else if self.side.backlog.is_empty() {
+            } else if std::mem::take(&mut self.is_down_by_pause) || self.side.backlog.is_empty() {
                 self.side.outage.end();
             }
             self.side.handle.set_in_flight(self.side.backlog.events());
