@@ -88,6 +88,8 @@ enum Command {
     Faults(Harness<faults::Arguments>),
     /// Stops, slows and silences the peer of a sink in turn, and fails if an event is lost
     Outage(Harness<outage::Arguments>),
+    /// Disturbs one of three sinks of a source, and fails if the others are slower or counts do not balance
+    Beside(Harness<outage::beside::Arguments>),
     /// Rotates and deletes files while the peer of a sink is down, and fails if lines are lost
     Vanishing(Harness<vanishing::Arguments>),
     /// Starts, stops and kills processes of examples/scale-out on a real broker, and fails if records are lost
@@ -122,6 +124,7 @@ fn main() -> ExitCode {
         Command::Crash(harness) => harness.run(),
         Command::Faults(harness) => harness.run(),
         Command::Outage(harness) => harness.run(),
+        Command::Beside(harness) => harness.run(),
         Command::Vanishing(harness) => harness.run(),
         Command::ScaleOut(arguments) => scale_out::measure(&arguments),
         Command::Dist(arguments) => dist::run(&arguments),

@@ -1,24 +1,15 @@
 //! The task of a pipeline that several tasks feed and that keeps state between batches.
 
-use std::{
-    future::poll_fn,
-    sync::Arc,
-    task::Poll,
-    time::{Duration, Instant},
-};
+use std::{future::poll_fn, sync::Arc, task::Poll};
 
 use crate::clock::Alarm;
 use crate::engine::{
     control::{Control, Phase, interrupt::Interrupt},
     queue::Receiver,
-    route::router::Router,
+    route::{relief::Relief, router::Router},
     sync::turn::Turn,
     tracking::token::InFlight,
-    tuning::RELIEF,
 };
-
-/// Time between two checks whether sources wait for what queues can give up, while none does.
-const UNBOUND: Duration = Duration::from_millis(100);
 
 /// An event that the task waits for.
 enum Step {
@@ -38,6 +29,7 @@ pub(crate) struct PipelineTask {
     pub(crate) queue: Receiver,
     pub(crate) router: Router,
     pub(crate) control: Arc<Control>,
+    pub(crate) relief: Relief,
 }
 
 impl PipelineTask {
@@ -46,22 +38,12 @@ impl PipelineTask {
         let control = self.control.clone();
         let mut stopped = Interrupt::new(&control, Phase::Stopped, None);
         let (mut alarm, mut turn) = (control.clock().alarm(), Turn::default());
-        let relieves = self.router.relieves;
-        let mut relief = relieves.memory.then(|| control.clock().now());
         loop {
             turn.share(control.clock().now()).await;
-            match self.next(&mut stopped, &mut alarm, &mut turn, relief).await {
+            match self.next(&mut stopped, &mut alarm, &mut turn).await {
                 Step::Received(item) => self.router.emit(item).await,
                 Step::Due => self.router.run_timers().await,
-                Step::Relief => {
-                    // The sources do not feed these queues, so they cannot do this themselves.
-                    let bound = control.bound().filter(|bound| relieves.ends(*bound));
-                    if let Some(bound) = bound {
-                        self.router.relieve(bound).await;
-                    }
-                    let wait = if bound.is_some() { RELIEF } else { UNBOUND };
-                    relief = Some(control.clock().after(wait));
-                }
+                Step::Relief => self.relief.check(&mut self.router, &control).await,
                 Step::Ended => {
                     self.router.close().await;
                     break;
@@ -70,9 +52,7 @@ impl PipelineTask {
             }
         }
         // The queue still has events only if the flow was stopped.
-        let left = self.queue.close();
-        self.router.stats.lost(left.events);
-        self.router.stats.undelivered(left.lost);
+        self.router.stats.left(self.queue.close());
     }
 
     async fn next(
@@ -80,9 +60,8 @@ impl PipelineTask {
         stopped: &mut Interrupt<'_>,
         alarm: &mut Alarm,
         turn: &mut Turn,
-        relief: Option<Instant>,
     ) -> Step {
-        let due = self.router.egress.due();
+        let (due, relief) = (self.router.egress.due(), self.relief.due());
         poll_fn(|context| {
             if stopped.now().is_some() {
                 return Poll::Ready(Step::Stopped);

@@ -2,6 +2,7 @@
 //! delivery. In turn, the peer is stopped, refuses deliveries, is slow, and is silent. Checks that
 //! the peer receives every event.
 
+pub(crate) mod beside;
 mod peer;
 mod received;
 
@@ -11,11 +12,13 @@ use std::{fmt::Display, thread};
 use anyhow::{Result, ensure};
 use serde::Serialize;
 
-use self::peer::{Behaviour, Peer};
-use self::received::Received;
+use self::peer::{Behaviour, Pace, Peer};
+use self::received::{Form, Received};
 use crate::process::Process;
 use crate::scenario::{self, Judgement, Options, Scenario, Stage, counts, csv, mebibytes};
 
+/// Time from a delivery to an answer that is not slow.
+const DELIVERY: Duration = Duration::from_millis(20);
 /// Size of an event, in bytes.
 const RECORD: usize = 1_000;
 /// Number of streams.
@@ -143,8 +146,9 @@ impl Scenario for Arguments {
             ("TIMEOUT", &timing.timeout.as_millis()),
         ];
         stage.flow("outage.yaml", include_str!("../flows/outage.yaml"), &values)?;
-        let mut peer =
-            Peer::new(&stage.folder.join("peer"), timing.slow, Received::new(RECORD, STREAMS));
+        let pace = Pace { usual: DELIVERY, slow: timing.slow };
+        let received = Received::new(Form::Binary(RECORD), STREAMS);
+        let mut peer = Peer::new(&stage.folder.join("peer"), pace, received);
         let mut process = stage.start("tremor", &["outage.yaml"])?;
         let (before, outages) = turns(&mut process, &mut peer, timing)?;
         let peak = process.peak_memory()?;

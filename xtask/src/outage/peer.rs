@@ -13,8 +13,6 @@ use serde::Serialize;
 
 use super::received::Received;
 
-/// Time from a delivery to an answer that is not slow.
-const DELIVERY: Duration = Duration::from_millis(20);
 /// Maximum size of a delivery, in bytes.
 const MAX_DELIVERY: usize = 64 << 20;
 
@@ -22,7 +20,7 @@ const MAX_DELIVERY: usize = 64 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Behaviour {
-    /// The peer accepts each delivery, and answers after 20 ms.
+    /// The peer accepts each delivery, and answers after its usual time.
     Answers,
     /// The peer has no socket, and has closed all connections.
     Stopped,
@@ -49,9 +47,16 @@ pub(super) struct Peer {
     acceptor: Option<Acceptor>,
 }
 
+/// Times from a delivery to its answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    pub(super) usual: Duration,
+    /// Time while the peer is slow.
+    pub(super) slow: Duration,
+}
+
 struct Shared {
-    /// Time from a delivery to its answer while the peer is slow.
-    slow: Duration,
+    pace: Pace,
     state: Mutex<State>,
     /// Notified when the behaviour changes, and when a connection is accepted.
     changed: Condvar,
@@ -70,11 +75,11 @@ struct State {
 
 impl Peer {
     /// Creates a peer that does not listen yet.
-    pub(super) fn new(path: &Path, slow: Duration, received: Received) -> Self {
+    pub(super) fn new(path: &Path, pace: Pace, received: Received) -> Self {
         let (behaviour, connections) = (Behaviour::Stopped, Vec::new());
         let (first, silences) = (None, 0);
         let state = Mutex::new(State { behaviour, received, first, connections, silences });
-        let shared = Arc::new(Shared { slow, state, changed: Condvar::new() });
+        let shared = Arc::new(Shared { pace, state, changed: Condvar::new() });
         Self { path: path.to_owned(), shared, acceptor: None }
     }
 
@@ -168,8 +173,8 @@ impl Shared {
                 _ if state.silences != silences => return None,
                 Behaviour::Silent | Behaviour::Stopped => return None,
                 Behaviour::Refuses if !is_accepted => return Some(b'-'),
-                Behaviour::Slow => self.slow,
-                Behaviour::Answers | Behaviour::Refuses => DELIVERY,
+                Behaviour::Slow => self.pace.slow,
+                Behaviour::Answers | Behaviour::Refuses => self.pace.usual,
             };
             if !is_accepted {
                 is_accepted = true;
@@ -203,6 +208,9 @@ mod tests {
     use hostile_peers::PATIENCE;
 
     use super::*;
+    use crate::outage::received::Form;
+
+    const PACE: Pace = Pace { usual: Duration::from_millis(1), slow: Duration::from_millis(1) };
 
     /// Returns a delivery of one record, whose eight bytes are its number.
     fn delivery(number: u64) -> Vec<u8> {
@@ -219,7 +227,7 @@ mod tests {
     #[test]
     fn peer_keeps_accepted_records_and_closes_when_stopped() -> Result<()> {
         let path = std::env::temp_dir().join(format!("outage-peer-{}", std::process::id()));
-        let mut peer = Peer::new(&path, Duration::from_millis(1), Received::new(8, 1));
+        let mut peer = Peer::new(&path, PACE, Received::new(Form::Binary(8), 1));
         assert!(UnixStream::connect(&path).is_err());
         peer.turn(Behaviour::Slow)?;
         let connection = UnixStream::connect(&path)?;
@@ -240,7 +248,7 @@ mod tests {
     #[test]
     fn connection_of_a_silent_peer_stays_silent() -> Result<()> {
         let path = std::env::temp_dir().join(format!("outage-silent-{}", std::process::id()));
-        let mut peer = Peer::new(&path, Duration::from_millis(1), Received::new(8, 1));
+        let mut peer = Peer::new(&path, PACE, Received::new(Form::Binary(8), 1));
         peer.turn(Behaviour::Silent)?;
         let (mut silent, time) = (UnixStream::connect(&path)?, Some(Duration::from_millis(50)));
         silent.write_all(&delivery(7))?;

@@ -3,11 +3,19 @@
 /// Length of a record's number, in bytes.
 const NUMBER: usize = 8;
 
+/// The form of records in a delivery.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Form {
+    /// Records of this size in bytes. The number of a record is at its beginning and at its end.
+    Binary(usize),
+    /// Lines. The number of a line is in decimal digits between two characters `#`.
+    Lines,
+}
+
 /// The records that the peer has received.
 #[derive(Debug)]
 pub(super) struct Received {
-    /// Size of a record, in bytes.
-    record: usize,
+    form: Form,
     /// `true` for each received record, by number.
     seen: Vec<bool>,
     /// Maximum number of a received record plus one, by stream.
@@ -21,10 +29,10 @@ pub(super) struct Received {
 }
 
 impl Received {
-    /// Creates an empty list for records of `record` bytes, which belong to `streams` streams in turn.
-    pub(super) fn new(record: usize, streams: usize) -> Self {
+    /// Creates an empty list for records of this form, which belong to `streams` streams in turn.
+    pub(super) fn new(form: Form, streams: usize) -> Self {
         let newest = vec![0; streams];
-        Self { record, seen: Vec::new(), newest, again: 0, disordered: 0, torn: 0 }
+        Self { form, seen: Vec::new(), newest, again: 0, disordered: 0, torn: 0 }
     }
 
     /// Returns how many of the first `sent` records were not received.
@@ -36,13 +44,24 @@ impl Received {
 
     /// Adds the records of a delivery.
     pub(super) fn add(&mut self, delivery: &[u8]) {
-        let records = delivery.chunks_exact(self.record);
-        self.torn += u64::from(!records.remainder().is_empty());
-        for record in records {
-            match number(record) {
-                Some(number) => self.add_one(number),
-                None => self.torn += 1,
+        match self.form {
+            Form::Binary(record) => {
+                let records = delivery.chunks_exact(record);
+                self.torn += u64::from(!records.remainder().is_empty());
+                records.for_each(|record| self.add_found(number(record)));
             }
+            Form::Lines => {
+                delivery
+                    .split_inclusive(|byte| *byte == b'\n')
+                    .for_each(|line| self.add_found(marked(line)));
+            }
+        }
+    }
+
+    fn add_found(&mut self, number: Option<u64>) {
+        match number {
+            Some(number) => self.add_one(number),
+            None => self.torn += 1,
         }
     }
 
@@ -72,16 +91,24 @@ fn number(record: &[u8]) -> Option<u64> {
     (first == last).then(|| u64::from_le_bytes(*first))
 }
 
+/// Returns the number of a whole line; `None` if the line has no number.
+fn marked(line: &[u8]) -> Option<u64> {
+    let mut parts = line.strip_suffix(b"\n")?.split(|byte| *byte == b'#').skip(1);
+    let number = parts.next()?;
+    parts.next()?;
+    std::str::from_utf8(number).ok()?.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Received;
+    use super::{Form, Received};
 
     fn record(number: u64) -> Vec<u8> {
         [number.to_le_bytes(), [b'.'; 8], number.to_le_bytes()].concat()
     }
 
     fn received(deliveries: &[&[u64]]) -> Received {
-        let mut received = Received::new(24, 2);
+        let mut received = Received::new(Form::Binary(24), 2);
         for delivery in deliveries {
             let records: Vec<Vec<u8>> = delivery.iter().map(|number| record(*number)).collect();
             received.add(&records.concat());
@@ -109,9 +136,18 @@ mod tests {
 
     #[test]
     fn part_of_a_record_counts_as_torn() {
-        let mut received = Received::new(24, 2);
+        let mut received = Received::new(Form::Binary(24), 2);
         received.add(&record(7)[..23]);
         received.add(&[record(1), record(2)].concat()[8..32]);
         assert_eq!((received.torn, received.missing(9)), (2, 9));
+    }
+    #[test]
+    fn number_of_a_line_is_between_its_marks() {
+        let mut received = Received::new(Form::Lines, 1);
+        received.add(b"#0000000#\n#0000001# text #\n{\"MESSAGE\":\"#2#\"}\n#1#\n");
+        assert_eq!((received.missing(4), received.again, received.torn), (1, 1, 0));
+        received.add(b"#0000004#");
+        received.add(b"no number\n#5\n");
+        assert_eq!(received.torn, 3);
     }
 }

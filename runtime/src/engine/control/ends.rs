@@ -8,7 +8,7 @@ use std::{
 
 use super::{Control, Phase, State};
 use crate::{
-    engine::{handle::status::Bound, sync::watch::Waiter},
+    engine::{handle::status::Bound, route::outlets::Relieves, sync::watch::Waiter},
     flow::WhenFull,
 };
 
@@ -106,9 +106,17 @@ impl Control {
         GivesUp(self.state.waiter())
     }
 
-    /// Returns the reason if a source waits for memory or acknowledgements.
-    pub(crate) fn bound(&self) -> Option<Bound> {
-        self.state.read(|state| state.connectors.iter().find_map(|it| Some(it.bound()?.1)))
+    /// Returns the reason if a source waits, and the wait may end because queues give batches up: any source that waits
+    /// for memory, or a source of the connectors `sources` that waits for acknowledgements.
+    pub(crate) fn bound(&self, sources: &[String], relieves: Relieves) -> Option<Bound> {
+        self.state.read(|state| {
+            let is_behind = |name: &str| sources.iter().any(|source| source == name);
+            let bounds = state.connectors.iter().filter_map(|it| Some((it.name(), it.bound()?.1)));
+            let mut ending = bounds.filter(|(name, bound)| {
+                relieves.ends(*bound) && (*bound == Bound::Memory || is_behind(name))
+            });
+            ending.next().map(|(_, bound)| bound)
+        })
     }
 }
 

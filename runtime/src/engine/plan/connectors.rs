@@ -24,7 +24,7 @@ use crate::engine::{
         backoff::{Attempts, Policy, Restarts},
         breaker::{Breaker, Outage},
     },
-    route::router::Router,
+    route::{relief::Relief, router::Router},
     sink::{
         SinkSide, TICK,
         backlog::Backlog,
@@ -142,7 +142,9 @@ impl Connectors<'_> {
     ) -> Result<SinkSide, flow::Diagnostic> {
         let graph = &self.flow.graph;
         let sources = graph.sources_of(id).into_iter();
-        let sources = sources.map(|id| (id.number(), graph.node(id).name.clone())).collect();
+        let sources: Vec<_> =
+            sources.map(|id| (id.number(), graph.node(id).name.clone())).collect();
+        let names = sources.iter().map(|(_, name)| name.clone()).collect();
         self.control.add_sink(
             id.number(),
             task.handle.clone(),
@@ -153,6 +155,7 @@ impl Connectors<'_> {
         let encoder = codec.map(MakeCodec::encoder).transpose();
         Ok(SinkSide {
             queue,
+            relief: Relief::new(names, &router),
             router,
             postprocessors: self.postprocessors.remove(&id).unwrap_or_default(),
             codec: encoder.map_err(|error| self.broken(spec, &error))?,

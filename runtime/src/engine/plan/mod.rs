@@ -30,6 +30,7 @@ use crate::engine::{
         leading::{Leading, LeadingPart},
         outlets::Outlets,
         pipeline::Pipeline,
+        relief::Relief,
         router::{Encoding, Router},
         routes::Routes,
         step::Step,
@@ -96,9 +97,16 @@ pub(crate) fn tasks(
     let Connectors { mut queues, routers, .. } = connectors;
     for (id, router) in routers {
         let queue = queues.receiver(id);
-        tasks.pipelines.push(PipelineTask { queue, router, control: control.clone() });
+        let relief = Relief::new(sources(flow, id), &router);
+        tasks.pipelines.push(PipelineTask { queue, router, control: control.clone(), relief });
     }
     Ok(tasks)
+}
+
+/// Returns the names of the connectors whose events may reach a node.
+fn sources(flow: &Flow, id: NodeId) -> Vec<String> {
+    let graph = &flow.graph;
+    graph.sources_of(id).into_iter().map(|id| graph.node(id).name.clone()).collect()
 }
 
 /// Routers by the node that owns the task of the router.
@@ -183,8 +191,7 @@ impl Plan<'_> {
             let (steps, operators) = steps(self.flow, self.parts, node, self.restarts, &mut port)?;
             let ports = targets.ports(node);
             let stats = counters.of(&node.name, Role::Pipeline);
-            let sources = graph.sources_of(*id).into_iter();
-            let sources = sources.map(|id| graph.node(id).name.clone()).collect();
+            let sources = sources(self.flow, *id);
             let counted = stats.clone();
             let events = Box::new(move || counted.counts().in_flight());
             self.control.add_pipeline(&node.name, sources, events);

@@ -142,7 +142,7 @@ impl<T> Mailbox<T> {
     }
 
     /// Puts an item into the mailbox. If `waits` is set and senders of this mailbox wait for capacity, this waits, and
-    /// the item's memory is counted meanwhile. If `may_run` is set and the task is waiting, the task is lent to the
+    /// the memory of the item and of those behind it is counted meanwhile. If `may_run` is set and the task is waiting, the task is lent to the
     /// sender. Items that had to leave are moved to `removed`, so that they are dropped without the lock.
     pub(super) fn poll_put(
         &self,
@@ -158,9 +158,10 @@ impl<T> Mailbox<T> {
             match self.overflow {
                 Overflow::Wait if waits => {
                     state.wait(slot, context.waker(), &self.clock);
-                    if slot.bytes != load.bytes {
-                        state.waiting_bytes += load.bytes;
-                        state.waiting_bytes -= std::mem::replace(&mut slot.bytes, load.bytes);
+                    let bytes = load.bytes + slot.behind;
+                    if slot.bytes != bytes {
+                        state.waiting_bytes += bytes;
+                        state.waiting_bytes -= std::mem::replace(&mut slot.bytes, bytes);
                         self.update_gauge(&state);
                     }
                     return Poll::Pending;

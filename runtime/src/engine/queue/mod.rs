@@ -96,6 +96,12 @@ impl Queued {
         token.fail(batch.events().iter().chain(rejected.iter().map(|rejected| &rejected.event)));
     }
 
+    /// Returns the numbers of events, to be counted if the batch fails.
+    pub(crate) fn left(&self) -> Left {
+        let events = self.events();
+        Left { events, lost: if self.item.token.is_tracked() { 0 } else { events } }
+    }
+
     fn rejected(&self) -> &[Rejected] {
         match &self.payload {
             Payload::Encoded { rejected, .. } => rejected,

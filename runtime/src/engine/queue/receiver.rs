@@ -88,7 +88,7 @@ impl Receiver {
     pub(crate) fn close(self) -> Left {
         let mut left = Left { events: self.mailbox.close(), lost: 0 };
         for (queued, _) in self.mailbox.clear() {
-            left.lost += if queued.item.token.is_tracked() { 0 } else { queued.events() };
+            left.lost += queued.left().lost;
             queued.fail();
         }
         left

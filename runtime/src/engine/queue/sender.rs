@@ -85,6 +85,12 @@ impl Sender {
         poll_fn(|context| self.mailbox.poll_capacity(context, &mut self.slot)).await;
     }
 
+    /// Sets the memory of the batches that are to be sent after the next one, in bytes. It is counted while the next one
+    /// waits for capacity.
+    pub(crate) fn set_behind(&mut self, bytes: usize) {
+        self.slot.behind = bytes;
+    }
+
     /// Removes a batch from the queue, as if the queue were full. [`Sender::take_overflow`] returns it. Returns whether
     /// there was a batch.
     pub(crate) fn remove(&mut self) -> bool {

@@ -1,7 +1,7 @@
 //! The ports of a component: events that leave by a port go to all of its targets.
 
-use tremor_abi::batch::{Pool, Rejected};
-use tremor_pdk::{Batch, Error};
+use tremor_abi::batch::{HostBatch, Pool, Rejected};
+use tremor_pdk::{Batch, Error, MetadataFields};
 
 use crate::engine::{
     control::Control,
@@ -53,6 +53,21 @@ fn hand_on(targets: &[Target], item: InFlight, work: &mut Vec<(Target, InFlight)
     work.insert(bottom, (*last, item));
 }
 
+/// Counts events that a sink has taken and drops, as `queue.when_full` of the sink sets.
+pub(crate) fn count_drop(
+    sink: &str,
+    events: usize,
+    why: OverflowReason,
+    stats: &Stats,
+    control: &Control,
+) {
+    if events > 0 {
+        stats.dropped(events);
+        stats.dropped_at_end(if why == OverflowReason::FlowEnded { events } else { 0 });
+        control.losses().dropped(sink, events, why);
+    }
+}
+
 /// Passes events that a sink gave up on to the targets of its port `err`, as they are. Their metadata say why.
 pub(crate) fn pass_on<T: Copy>(
     sink: &str,
@@ -63,20 +78,16 @@ pub(crate) fn pass_on<T: Copy>(
     mut to: impl FnMut(T, InFlight),
 ) {
     let Some((last, others)) = targets.split_last() else { return };
-    let mut noted = Ok(());
-    item.batch.for_each_mut(|mut event| {
-        let added = event.extend_metadata(|writer| {
-            writer.key("overflow");
-            writer.begin_object();
-            writer.key("sink");
-            writer.str(sink);
-            writer.key("reason");
-            writer.str(why.as_str());
-            writer.end_object();
-        });
-        noted = std::mem::replace(&mut noted, Ok(())).and(added);
+    let fields = MetadataFields::new(|writer| {
+        writer.key("overflow");
+        writer.begin_object();
+        writer.key("sink");
+        writer.str(sink);
+        writer.key("reason");
+        writer.str(why.as_str());
+        writer.end_object();
     });
-    if let Err(error) = noted {
+    if let Err(error) = fields.and_then(|fields| item.batch.add_metadata_to_all(&fields)) {
         tracing::warn!(component = sink, %error, "metadata do not say why events were sent to `err`");
     }
     let events = item.batch.len();

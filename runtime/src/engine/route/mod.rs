@@ -7,6 +7,7 @@ pub(crate) mod in_order;
 pub(crate) mod leading;
 pub(crate) mod outlets;
 pub(crate) mod pipeline;
+pub(crate) mod relief;
 pub(crate) mod router;
 pub(crate) mod routes;
 pub(crate) mod step;

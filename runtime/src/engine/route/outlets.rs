@@ -12,7 +12,7 @@ use crate::engine::{
     handle::{connection::Connection, status::Bound},
     logging::losses::OverflowReason,
     queue::{Load, Queued, Sender, sender::Spent, stalled::Stalled},
-    route::fan_out::pass_on,
+    route::fan_out::{count_drop, pass_on},
     tracking::{stats::Stats, token::InFlight},
 };
 use crate::flow::WhenFull;
@@ -161,8 +161,15 @@ impl Outlets {
             full.clear();
             let is_broken = broken.as_mut().is_some_and(|it| it.poll(context).is_ready());
             let mut next = 0;
-            while let Some((at, batch)) = late.get_mut(next) {
+            while let Some((at, _)) = late.get(next) {
                 let at = *at;
+                let behind = late[next + 1..].iter().filter(|(other, _)| *other == at);
+                let behind =
+                    behind.filter_map(|(_, batch)| batch.as_ref().map(|(_, load)| load.bytes));
+                if !full.contains(&at) {
+                    self.all[at].queue.set_behind(behind.sum());
+                }
+                let batch = &mut late[next].1;
                 if full.contains(&at)
                     || self.offer(context, at, batch, !is_broken, ready).is_pending()
                 {
@@ -203,9 +210,7 @@ impl Outlets {
             self.pass_overflow(at, OverflowReason::FlowEnded, ready);
         } else {
             // Dropping the batch fails its events.
-            let lost = !refused.item.token.is_tracked();
-            stats.lost(refused.events());
-            stats.undelivered(if lost { refused.events() } else { 0 });
+            stats.left(refused.left());
         }
         Poll::Ready(())
     }
@@ -237,10 +242,7 @@ impl Outlets {
                 ready.push_back((at, item.into()));
             });
         }
-        let events = item.batch.len();
-        stats.dropped(events);
-        stats.dropped_at_end(if why == OverflowReason::FlowEnded { events } else { 0 });
-        self.control.losses().dropped(name, events, why);
+        count_drop(name, item.batch.len(), why, stats, &self.control);
         item.token.settle();
     }
 
@@ -248,5 +250,63 @@ impl Outlets {
         let mut spent = Spent::default();
         self.all.iter_mut().for_each(|outlet| spent += outlet.queue.take_spent());
         spent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        pin::pin,
+        task::{Context, Waker},
+    };
+
+    use tremor_pdk::Batch;
+
+    use super::*;
+    use crate::{
+        clock::Clock,
+        engine::{
+            processors::Processors,
+            queue::{Bounds, Overflow, bounded},
+            tracking::token::Token,
+        },
+        memory::MemoryBudget,
+    };
+
+    /// Length of a message, in bytes.
+    const LENGTH: usize = 1 << 20;
+
+    fn batch() -> (usize, Queued) {
+        let mut batch = Batch::new();
+        batch.push_message(&[b'x'; LENGTH]);
+        (0, InFlight::new(batch, Token::untracked()).into())
+    }
+
+    #[test]
+    fn memory_of_all_batches_that_wait_is_counted() {
+        let clock = Clock::default();
+        let bounds = Bounds { events: 1, bytes: usize::MAX };
+        let (queue, mut receiver) = bounded(bounds, Overflow::Wait, &Processors::default(), &clock);
+        let account = MemoryBudget::default().flow("flow").account("out");
+        receiver.gauge().count_in(account.clone());
+        let outlet = Outlet {
+            queue,
+            name: "out".into(),
+            stats: Arc::default(),
+            overflow: Vec::new(),
+            when_full: WhenFull::Block,
+            is_for_overflow: false,
+            stalled: Arc::default(),
+        };
+        let mut outlets = Outlets::new(vec![outlet], Arc::new(Control::new(clock)));
+        let mut context = Context::from_waker(Waker::noop());
+        let mut ready: VecDeque<_> = (0..4).map(|_| batch()).collect();
+        let mut sending = pin!(outlets.send(&mut ready, None));
+        for left in (1..=4).rev() {
+            let is_pending = sending.as_mut().poll(&mut context).is_pending();
+            assert_eq!((account.used() / LENGTH, is_pending), (left, left > 1));
+            assert!(receiver.poll_receive(&context).is_ready());
+        }
+        assert_eq!(account.used() / LENGTH, 0);
     }
 }

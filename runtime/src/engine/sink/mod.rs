@@ -35,7 +35,7 @@ use crate::engine::{
     logging::losses::OverflowReason,
     queue::{Queued, Receiver},
     retry::breaker::Outage,
-    route::router::Router,
+    route::{fan_out::count_drop, relief::Relief, router::Router},
     sink::{
         backlog::Backlog,
         pending::{Part, Pending, State},
@@ -57,6 +57,7 @@ pub(crate) struct SinkSide {
     pub(crate) queue: Receiver,
     /// Routes dead letters to `err`.
     pub(crate) router: Router,
+    pub(crate) relief: Relief,
     /// `None` for structured connectors.
     pub(crate) codec: Option<Box<dyn BatchEncoder>>,
     pub(crate) postprocessors: Postprocessors,
@@ -111,6 +112,8 @@ enum Due {
     Tick,
     /// The sink has not answered for so long that it counts as down.
     Silent,
+    /// Sources may wait for what the queues after the port `err` can give up.
+    Relief,
 }
 
 /// Conditions for the next steps of a sink.
@@ -120,7 +123,7 @@ struct WaitConditions {
     may_receive: bool,
     /// `true` if the sink may be flushed, so that it answers the deliveries in flight.
     may_flush: bool,
-    times: [(Option<Instant>, Due); 4],
+    times: [(Option<Instant>, Due); 5],
 }
 
 impl WaitConditions {
@@ -152,6 +155,8 @@ struct Session<'s> {
     gate: gate::Changes<'s>,
     /// `true` if the gate has been notified of the pause: the connector is paused, and no delivery is in flight.
     is_pause_reported: bool,
+    /// `true` if the sink counts as down only because the connector is paused.
+    is_down_by_pause: bool,
 }
 
 impl SinkSide {
@@ -171,15 +176,14 @@ impl SinkSide {
         let (stats, waiting) = (&self.router.stats, self.backlog.left());
         self.backlog.fail();
         let queued = self.queue.close();
-        stats.taken(queued.events);
-        let [events, lost] = [waiting.events + queued.events, waiting.lost + queued.lost];
-        if !drops {
-            stats.failed(events);
-            stats.undelivered(lost);
-        } else if events > 0 {
-            stats.dropped(events);
-            stats.dropped_at_end(events);
-            self.control.losses().dropped(&self.router.name, events, OverflowReason::FlowEnded);
+        if drops {
+            stats.taken(queued.events);
+            let (events, why) = (waiting.events + queued.events, OverflowReason::FlowEnded);
+            count_drop(&self.router.name, events, why, stats, &self.control);
+        } else {
+            stats.left(queued);
+            stats.failed(waiting.events);
+            stats.undelivered(waiting.lost);
         }
     }
 
@@ -248,6 +252,7 @@ impl SinkSide {
             has_ended: false,
             gate: handle.gate.changes(),
             is_pause_reported: false,
+            is_down_by_pause: false,
             side: self,
         };
         let end = session.serve().await;
@@ -283,8 +288,9 @@ impl Session<'_> {
             }
             if is_paused && !self.side.when_full.blocks() {
                 // No source waits for the sink, but its queue may have to give batches up.
+                self.is_down_by_pause |= !self.side.outage.is_down();
                 self.side.outage.begin();
-            } else if self.side.backlog.is_empty() {
+            } else if std::mem::take(&mut self.is_down_by_pause) || self.side.backlog.is_empty() {
                 self.side.outage.end();
             }
             self.side.handle.set_in_flight(self.side.backlog.events());
@@ -310,6 +316,11 @@ impl Session<'_> {
                     Ok(())
                 }
                 Step::Due(Due::Tick) => self.tick().await,
+                Step::Due(Due::Relief) => {
+                    let SinkSide { relief, router, control, .. } = &mut *self.side;
+                    relief.check(router, control).await;
+                    Ok(())
+                }
                 Step::Due(Due::Silent) => {
                     self.side.outage.begin();
                     Ok(())
@@ -358,6 +369,7 @@ impl Session<'_> {
                 (self.side.router.egress.due(), Due::Operator),
                 (may_tick.then_some(self.tick), Due::Tick),
                 (self.silent_at(), Due::Silent),
+                (self.side.relief.due(), Due::Relief),
             ],
         }
     }

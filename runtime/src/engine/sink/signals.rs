@@ -12,17 +12,17 @@ use crate::clock::Clock;
 use crate::dynamic::{BoxFuture, DynSink};
 use crate::engine::{
     control::interrupt::Cause,
-    handle::{LONG_CONNECT, connection::End, series::Retried},
+    handle::{connection::End, series::Retried},
     sink::{Session, SinkSide},
 };
 
-/// Time after which a sink that stops no source counts as down if it has deliveries and the peer accepts none. An
-/// attempt to connect that takes this long counts as failed too.
-const SILENCE: Duration = LONG_CONNECT;
+/// Time after which a sink that stops no source counts as down: if it has deliveries and the peer accepts none, or if a
+/// call takes this long, during which the sink takes nothing from its queue.
+const SILENCE: Duration = Duration::from_secs(10);
 
 impl Session<'_> {
     /// Returns the result of a call of the sink. While the call waits and the sink is down, the tasks that feed the
-    /// sink can give up waiting deliveries.
+    /// sink can give up waiting deliveries and what is in its queue.
     ///
     /// # Errors
     /// Returns the cause if the session is interrupted before the call has completed.
@@ -30,10 +30,13 @@ impl Session<'_> {
         &mut self,
         call: impl FnOnce(&mut dyn DynSink) -> BoxFuture<'_, T>,
     ) -> Result<T, Cause> {
-        let mut silent_at = self.silent_at();
+        let clock = self.side.control.clock();
+        let may_be_silent = !self.side.when_full.blocks() && !self.side.outage.is_down();
+        let mut silent_at =
+            self.silent_at().or_else(|| may_be_silent.then(|| clock.after(SILENCE)));
         let Self { side, sink, interrupt, alarm, .. } = self;
         let mut call = call(&mut **sink);
-        poll_fn(|context| {
+        let result = poll_fn(|context| {
             side.backlog.take_back();
             if let Poll::Ready(result) = call.as_mut().poll(context) {
                 return Poll::Ready(Ok(result));
@@ -48,7 +51,12 @@ impl Session<'_> {
             side.set_aside();
             Poll::Pending
         })
-        .await
+        .await;
+        if may_be_silent && self.side.silent_since.is_none() {
+            // The sink was down only because of this call.
+            self.side.outage.end();
+        }
+        result
     }
 
     /// Records whether the sink should answer a delivery. A sink that gathers deliveries answers only after a flush.

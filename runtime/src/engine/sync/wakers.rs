@@ -26,8 +26,10 @@ pub(crate) struct WakerSlot {
     at: Option<(u64, usize)>,
     /// Node of the flow whose task waits. Used only to report which node waits.
     node: u32,
-    /// Memory of the item for which the task needs capacity in a queue, in bytes.
+    /// Memory of the items that wait for capacity in a queue, in bytes, as the queue counts it.
     pub(crate) bytes: usize,
+    /// Memory of the items that the task sends after the next one, in bytes.
+    pub(crate) behind: usize,
 }
 
 impl Wakers {

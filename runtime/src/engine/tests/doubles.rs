@@ -8,6 +8,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll},
+    time::Duration,
 };
 
 use tremor_abi::batch::HostBatch;
@@ -51,6 +52,9 @@ pub(super) struct Pulls {
     pub(super) errors: VecDeque<Error>,
     /// Number of pulls that had been reported at each close of the source.
     pub(super) closed: Shared<Vec<usize>>,
+    /// Time for which the source is idle after its first pull.
+    pub(super) rest: Option<Duration>,
+    has_pulled: bool,
 }
 
 impl Pulls {
@@ -68,6 +72,8 @@ impl Pulls {
             ended: Arc::default(),
             errors: VecDeque::new(),
             closed: Shared::default(),
+            rest: None,
+            has_pulled: false,
         }
     }
 
@@ -83,6 +89,11 @@ impl DynSource for Pulls {
     fn poll_pull(&mut self, _: &mut Context<'_>, batch: &mut Batch) -> Poll<Result<Pull>> {
         if let Some(error) = self.errors.pop_front() {
             return Poll::Ready(Err(error));
+        }
+        if std::mem::replace(&mut self.has_pulled, true)
+            && let Some(rest) = self.rest.take()
+        {
+            return Poll::Ready(Ok(Pull::Idle(rest)));
         }
         let Some(messages) = self.left.pop_front() else {
             let waits = self.until.as_ref().is_some_and(|until| !until.load(Ordering::Relaxed));

@@ -4,6 +4,7 @@
 mod acknowledging;
 mod batch_page;
 mod batching;
+mod beside;
 mod connecting;
 mod doubles;
 mod editing;

@@ -11,6 +11,7 @@ use tremor_pdk::{Batch, Error, Exception};
 
 use super::{
     Setup, attempts,
+    beside::{Beside, down},
     doubles::{Pulls, ScriptedSink, Shared, SinkScript, exception},
     peer::Peer,
     pulls, settled, sorted,
@@ -65,17 +66,6 @@ fn flow(links: &str, when_full: WhenFull) -> Setup {
     })
 }
 
-/// Runs a flow. Returns its report and the messages that reached `letters`.
-fn run(setup: Setup, source: &Pulls, sink: &Arc<Peer>) -> (Report, Vec<String>) {
-    let (source, letters) = (source.clone(), ScriptedSink(SinkScript::of([])));
-    let source = Arc::new(Peer::of_source(Box::new(move |_| Ok(Box::new(source.clone())))));
-    let setup = setup.connect("source", &source).connect("sink", sink);
-    let report = setup.connect("letters", &letters.peer()).plan().run_with(async {});
-    assert!(report.failure.is_none(), "{:?}", report.failure);
-    let letters = letters.0.lock().unwrap().delivered.concat();
-    (report, letters)
-}
-
 /// Returns the numbers of events that the sink delivered and dropped, and that it dropped at the end.
 fn of_sink(report: &Report) -> [u64; 3] {
     let mut components = report.components.iter();
@@ -83,8 +73,8 @@ fn of_sink(report: &Report) -> [u64; 3] {
     [sink.delivered, sink.dropped, sink.dropped_at_end]
 }
 
-fn numbers(count: usize) -> Vec<String> {
-    (0..count).map(|number| number.to_string()).collect()
+fn numbers(count: u64) -> Vec<u64> {
+    (0..count).collect()
 }
 
 /// The source waits neither for deliveries nor for acknowledgements, of which it may lack only one pull.
@@ -94,11 +84,12 @@ fn slow_sink_delivers_or_drops_and_source_gets_all_acks() {
         let (script, mut source) = (SinkScript::of([]), Pulls::numbers(5_000));
         source.most_in_flight = 3;
         let sink = Slow::peer(&script, 10);
-        let (report, _) = run(flow("source -> sink", when_full), &source, &sink);
+        let beside = Beside::new(source, sink);
+        let report = beside.run(flow("source -> sink", when_full));
         let [delivered, dropped, at_end] = of_sink(&report);
         assert_eq!((delivered + dropped, at_end), (15_000, 0));
         assert!(delivered > 0 && dropped > 0, "{delivered} delivered, {dropped} dropped");
-        assert_eq!(sorted(&source.reports), pulls(5_000, true));
+        assert_eq!(sorted(&beside.source.reports), pulls(5_000, true));
         assert_eq!(settled(&report.components).dropped, dropped);
         let delivered = script.lock().unwrap().delivered.concat();
         let order: Vec<u64> = delivered.iter().map(|it| it.parse().unwrap()).collect();
@@ -111,13 +102,13 @@ fn slow_sink_delivers_or_drops_and_source_gets_all_acks() {
 #[test]
 fn sink_that_never_answers_delays_the_end_by_a_drain_only() {
     for when_full in [WhenFull::DropNewest, WhenFull::DropOldest] {
-        let source = Pulls::numbers(5);
         let sink = Slow::peer(&SinkScript::of([]), 0);
-        let (report, _) = run(flow("source -> sink", when_full), &source, &sink);
+        let beside = Beside::new(Pulls::numbers(5), sink);
+        let report = beside.run(flow("source -> sink", when_full));
         // The queue has capacity for two pulls. The sink took one of them and had both at the end.
         assert_eq!(of_sink(&report), [0, 15, 6], "{when_full:?}");
         assert!(!report.cut_off && !report.is_incomplete && report.unfinished.is_empty());
-        assert_eq!(sorted(&source.reports), pulls(5, true));
+        assert_eq!(sorted(&beside.source.reports), pulls(5, true));
         settled(&report.components);
     }
 }
@@ -125,14 +116,12 @@ fn sink_that_never_answers_delays_the_end_by_a_drain_only() {
 #[test]
 fn sink_that_never_connects_stops_no_source_and_no_sink() {
     for when_full in [WhenFull::DropNewest, WhenFull::DropOldest] {
-        let source = Pulls::numbers(5);
-        let sink = Arc::new(Peer::of_sink(Box::new(|_| Err(Error::connection_lost("down")))));
-        let links = "source -> sink, source -> letters";
-        let (report, letters) = run(flow(links, when_full), &source, &sink);
-        assert_eq!(letters, numbers(15));
+        let beside = Beside::new(Pulls::numbers(5), down());
+        let report = beside.run(flow("source -> sink, source -> letters", when_full));
+        assert_eq!(beside.letters(), numbers(15));
         assert_eq!(of_sink(&report), [0, 15, 6], "{when_full:?}");
         assert!(!report.cut_off && !report.is_incomplete && report.unfinished.is_empty());
-        assert_eq!(sorted(&source.reports), pulls(5, true));
+        assert_eq!(sorted(&beside.source.reports), pulls(5, true));
         settled(&report.components);
     }
 }
@@ -145,16 +134,16 @@ fn overflow_and_what_is_left_at_the_end_go_to_err_unchanged() {
         "source -> main -> sink, sink/err -> late -> letters",
         "source -> sink, source -> main, sink/err -> main, main -> letters",
     ] {
-        let source = Pulls::numbers(5);
         let sink = Slow::peer(&SinkScript::of([]), 0);
-        let (report, mut letters) = run(flow(links, WhenFull::DeadLetter), &source, &sink);
-        letters.sort_by_key(|it| it.parse::<u64>().unwrap());
+        let beside = Beside::new(Pulls::numbers(5), sink);
+        let report = beside.run(flow(links, WhenFull::DeadLetter));
+        let mut letters = beside.letters();
         letters.dedup();
         assert_eq!(letters, numbers(15), "{links}");
         let counts = settled(&report.components);
         assert_eq!((counts.dead_lettered, counts.dropped, counts.failed), (15, 0, 0), "{links}");
         assert!(!report.cut_off && !report.is_incomplete, "{links}");
-        assert_eq!(sorted(&source.reports), pulls(5, true), "{links}");
+        assert_eq!(sorted(&beside.source.reports), pulls(5, true), "{links}");
     }
 }
 
@@ -163,12 +152,12 @@ fn overflow_and_what_is_left_at_the_end_go_to_err_unchanged() {
 fn source_at_its_limit_is_relieved_while_the_sink_is_down() {
     let mut source = Pulls::numbers(5);
     source.most_in_flight = 3;
-    let sink = Arc::new(Peer::of_sink(Box::new(|_| Err(Error::connection_lost("down")))));
     let setup = flow("source -> sink, sink/err -> letters", WhenFull::DeadLetter);
     let setup = setup.set("sink", |it| it.queue.max_events = NonZeroU64::new(1_000));
-    let (report, letters) = run(setup, &source, &sink);
-    assert_eq!(letters, numbers(15));
-    assert_eq!(sorted(&source.reports), pulls(5, true));
+    let beside = Beside::new(source, down());
+    let report = beside.run(setup);
+    assert_eq!(beside.letters(), numbers(15));
+    assert_eq!(sorted(&beside.source.reports), pulls(5, true));
     assert_eq!(settled(&report.components).dead_lettered, 15);
 }
 
@@ -180,9 +169,11 @@ fn sink_that_another_sink_still_feeds_is_not_given_up() {
     let sink = ScriptedSink(SinkScript::of([Err(later), Ok(rejects)])).peer();
     let setup = Setup::of("source -> sink, sink/err -> letters");
     let setup = setup.set("letters", |it| it.queue.when_full = WhenFull::DropOldest);
-    let (report, letters) = run(setup, &Pulls::numbers(1), &sink);
+    let beside = Beside::new(Pulls::numbers(1), sink);
+    let report = beside.run(setup);
     let counts = settled(&report.components);
-    assert_eq!((letters.len(), counts.dead_lettered, counts.dropped), (3, 3, 0));
+    let letters = beside.letters.0.lock().unwrap().delivered.concat().len();
+    assert_eq!((letters, counts.dead_lettered, counts.dropped), (3, 3, 0));
 }
 
 /// The drain may take an hour. The sink `letters` delivers its first events after ten minutes, and it drops none,
@@ -191,19 +182,13 @@ fn sink_that_another_sink_still_feeds_is_not_given_up() {
 fn drain_leaves_time_for_what_a_sink_passes_on_to_err() {
     for when_full in [WhenFull::Block, WhenFull::DropOldest] {
         let later = Error::full("later").retry_after(Duration::from_mins(10));
-        let letters = ScriptedSink(SinkScript::of([Err(later)]));
         let mut source = Pulls::numbers(5);
         source.until = Some(Arc::default());
-        let double = source.clone();
-        let peer = Arc::new(Peer::of_source(Box::new(move |_| Ok(Box::new(double.clone())))));
-        let sink = Arc::new(Peer::of_sink(Box::new(|_| Err(Error::connection_lost("down")))));
+        let mut beside = Beside::new(source, down());
+        beside.letters = ScriptedSink(SinkScript::of([Err(later)]));
         let setup = flow("source -> sink, sink/err -> letters", WhenFull::DeadLetter)
-            .set("letters", |it| it.queue.when_full = when_full)
-            .connect("source", &peer)
-            .connect("sink", &sink)
-            .connect("letters", &letters.peer());
-        let control = setup.control.clone();
-        let report = setup.plan().run_with(async {
+            .set("letters", |it| it.queue.when_full = when_full);
+        let report = beside.run_during(setup, async |control| {
             control.clock().sleep(Duration::from_secs(1)).await;
             control.advance(Phase::Draining);
         });
@@ -213,31 +198,22 @@ fn drain_leaves_time_for_what_a_sink_passes_on_to_err() {
         let read = if when_full.blocks() { 3 } else { 5 };
         let (events, found) = (3 * read, (counts.dead_lettered, counts.dropped, counts.failed));
         assert_eq!(found, (events, 0, 0), "{when_full:?}");
-        let mut delivered = letters.0.lock().unwrap().delivered.concat();
-        delivered.sort_by_key(|it| it.parse::<u64>().unwrap());
-        assert_eq!(delivered.len() as u64, events, "{when_full:?}");
-        assert_eq!(sorted(&source.reports), pulls(read, true));
+        assert_eq!(beside.letters().len() as u64, events, "{when_full:?}");
+        assert_eq!(sorted(&beside.source.reports), pulls(read, true));
     }
 }
 
 #[test]
 fn sink_that_fails_permanently_passes_its_events_on_to_err() {
-    let source = Pulls::numbers(5);
-    let double = source.clone();
-    let peer = Arc::new(Peer::of_source(Box::new(move |_| Ok(Box::new(double.clone())))));
-    let sink = Arc::new(Peer::of_sink(Box::new(|_| Err(Error::connection_lost("down")))));
-    let letters = ScriptedSink(SinkScript::of([]));
-    let report = flow("source -> sink, sink/err -> letters", WhenFull::DeadLetter)
-        .set("sink", |it| it.reconnect.attempts = Some(1))
-        .connect("source", &peer)
-        .connect("sink", &sink)
-        .connect("letters", &letters.peer())
-        .plan()
-        .run_with(async {});
+    let beside = Beside::new(Pulls::numbers(5), down());
+    let setup = flow("source -> sink, sink/err -> letters", WhenFull::DeadLetter);
+    let setup = setup.set("sink", |it| it.reconnect.attempts = Some(1));
+    let report = beside.run_during(setup, async |_| {});
     assert_eq!(report.failure.map(|it| it.component), Some("sink".to_owned()));
-    let delivered = letters.0.lock().unwrap().delivered.concat().len();
+    let delivered = beside.letters().len();
     assert_eq!(settled(&report.components).failed, 0);
-    let acknowledged = source.reports.lock().unwrap().iter().filter(|(_, acked)| *acked).count();
+    let reports = sorted(&beside.source.reports);
+    let acknowledged = reports.iter().filter(|(_, acked)| *acked).count();
     assert_eq!(delivered, 3 * acknowledged);
     assert!(delivered > 0);
 }
@@ -245,14 +221,8 @@ fn sink_that_fails_permanently_passes_its_events_on_to_err() {
 /// A sink that fails permanently fails the flow, whatever its queue does.
 #[test]
 fn sink_without_attempts_fails_the_flow() {
-    let (source, sink) = (
-        Pulls::numbers(1),
-        Arc::new(Peer::of_sink(Box::new(|_| Err(Error::connection_lost("down"))))),
-    );
     let setup = flow("source -> sink", WhenFull::DropOldest);
     let setup = setup.set("sink", |it| it.reconnect = attempts(1));
-    let double = source.clone();
-    let peer = Arc::new(Peer::of_source(Box::new(move |_| Ok(Box::new(double.clone())))));
-    let report = setup.connect("source", &peer).connect("sink", &sink).plan().run_with(async {});
+    let report = Beside::new(Pulls::numbers(1), down()).run_during(setup, async |_| {});
     assert_eq!(report.failure.map(|it| it.component), Some("sink".to_owned()));
 }

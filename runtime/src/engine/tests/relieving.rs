@@ -13,15 +13,18 @@ use std::{
 use tremor_pdk::{Batch, Demand, Error, Exception};
 
 use super::{
-    Setup,
-    doubles::{Pulls, ScriptedSink, SinkScript},
+    Control, START_NS, Setup,
+    beside::{Beside, down, numbers_at},
+    doubles::{Pulls, ScriptedSink, SinkScript, exception},
     peer::Peer,
     pulls, settled, sorted,
 };
 use crate::{
+    clock::Clock,
     dynamic::{BoxFuture, DynSink},
-    engine::{Report, control::Phase},
+    engine::{Processors, Report, control::Phase},
     flow::WhenFull,
+    memory::MemoryBudget,
 };
 
 /// Number of pulls of the source, with three events each.
@@ -80,32 +83,30 @@ fn run(
     setup: Setup,
     most: usize,
     sink: &Arc<Peer>,
-    work: impl AsyncFnOnce(&super::Control),
+    work: impl AsyncFnOnce(&Control),
 ) -> (Report, Vec<u64>) {
     let mut source = Pulls::numbers(PULLS);
     source.most_in_flight = most;
-    let (double, letters) = (source.clone(), ScriptedSink(SinkScript::of([])));
-    let other = ScriptedSink(SinkScript::of([]));
-    let peer = Arc::new(Peer::of_source(Box::new(move |_| Ok(Box::new(double.clone())))));
-    let setup = setup.connect("source", &peer).connect("sink", sink);
-    let setup = setup.connect("letters", &letters.peer()).connect("peer", &other.peer());
-    let control = setup.control.clone();
+    let beside = Beside::new(source, sink.clone());
+    let report = run_for_an_hour(&beside, setup, work);
+    assert_eq!(beside.peer.0.lock().unwrap().delivered.concat().len(), 3 * PULLS);
+    assert_eq!(sorted(&beside.source.reports), pulls(PULLS as u64, true));
+    (report, beside.letters())
+}
+
+/// Runs a flow. After an hour in which `work` runs, the source must have read everything, and the flow drains.
+fn run_for_an_hour(beside: &Beside, setup: Setup, work: impl AsyncFnOnce(&Control)) -> Report {
     let has_read = AtomicBool::new(false);
-    let report = setup.plan().run_with(async {
-        work(&control).await;
+    let report = beside.run_during(setup, async |control| {
+        work(control).await;
         control.clock().sleep(Duration::from_hours(1)).await;
-        has_read.store(source.ended.load(Ordering::Relaxed), Ordering::Relaxed);
+        has_read.store(beside.source.ended.load(Ordering::Relaxed), Ordering::Relaxed);
         control.advance(Phase::Draining);
     });
     assert!(has_read.into_inner(), "the source waits for the sink");
     assert!(report.failure.is_none() && !report.cut_off, "{report:?}");
-    assert_eq!(other.0.lock().unwrap().delivered.concat().len(), 3 * PULLS);
-    assert_eq!(sorted(&source.reports), pulls(PULLS as u64, true));
     settled(&report.components);
-    let letters = letters.0.lock().unwrap().delivered.concat();
-    let mut letters: Vec<u64> = letters.iter().map(|it| it.parse().unwrap()).collect();
-    letters.sort_unstable();
-    (report, letters)
+    report
 }
 
 /// Returns the numbers of all events.
@@ -135,8 +136,7 @@ fn sink_that_answers_late_delivers_what_its_plugin_has() {
         control.clock().sleep(Duration::from_mins(30)).await;
         is_open.store(true, Ordering::Relaxed);
     });
-    let delivered = scripted.0.lock().unwrap().delivered.concat();
-    let mut both: Vec<u64> = delivered.iter().map(|it| it.parse().unwrap()).collect();
+    let mut both = numbers_at(&scripted);
     assert!(!both.is_empty() && !letters.is_empty());
     both.extend(letters);
     both.sort_unstable();
@@ -188,20 +188,45 @@ fn lost_connection_gives_up_what_the_sink_had() {
     }
 }
 
-/// The sink is paused while it has joined events that do not fill a delivery.
+/// The sink has joined all events that the source may have in flight, which do not fill a delivery, and is paused then.
 #[test]
 fn paused_sink_gives_up_what_it_has_joined() {
     let sink = ScriptedSink(SinkScript::of([]));
     let (_, letters) = run(flow(100), 9, &sink.peer(), async |control| {
-        let sink = control.connector("sink").unwrap();
-        sink.gate.pause();
-        control.clock().sleep(Duration::from_mins(30)).await;
+        control.clock().sleep(Duration::from_mins(1)).await;
+        let connector = control.connector("sink").unwrap();
+        assert_eq!((connector.in_flight(), connector.queued()), (9, 0));
+        connector.gate.pause();
     });
-    let delivered = sink.0.lock().unwrap().delivered.concat();
-    let mut both: Vec<u64> = delivered.iter().map(|it| it.parse().unwrap()).collect();
+    assert_eq!(letters[..9], all()[..9]);
+    // The drain ends the pause.
+    let mut both = numbers_at(&sink);
     both.extend(letters);
     both.sort_unstable();
     assert_eq!(both, all(), "each event is delivered once, here or there");
+}
+
+/// The sink has joined events when it is paused and resumed. The source reaches its limit afterwards, and waits for
+/// `linger`, as for each sink that works.
+#[test]
+fn resumed_sink_with_joined_events_gives_up_nothing() {
+    let sink = ScriptedSink(SinkScript::of([]));
+    let setup = flow(100).set("sink", |it| {
+        it.batch.as_mut().unwrap().linger = Some(Duration::from_mins(5));
+    });
+    let mut source = Pulls::numbers(PULLS);
+    (source.most_in_flight, source.rest) = (9, Some(Duration::from_mins(3)));
+    let beside = Beside::new(source, sink.peer());
+    run_for_an_hour(&beside, setup, async |control| {
+        let connector = control.connector("sink").unwrap();
+        control.clock().sleep(Duration::from_mins(1)).await;
+        assert_eq!((connector.in_flight(), connector.queued()), (3, 0));
+        connector.gate.pause();
+        control.clock().sleep(Duration::from_mins(1)).await;
+        connector.gate.resume();
+    });
+    assert_eq!(numbers_at(&sink), all());
+    assert!(beside.letters().is_empty());
 }
 
 /// A sink that does not answer the delivery in its first slot, and rejects the others for five seconds each.
@@ -232,4 +257,99 @@ fn rejected_deliveries_do_not_end_the_silence_of_another() {
     });
     let (_, letters) = run(setup, 9, &peer_of(HalfSilent), async |_| {});
     assert_eq!(letters, all());
+}
+
+/// Returns a flow that may use this much memory, in bytes.
+fn within(setup: Setup, bytes: usize) -> Setup {
+    let budget = MemoryBudget::new(bytes);
+    let control = Control::new(Clock::simulated(START_NS));
+    let memory = budget.flow("");
+    let control = Arc::new(control.of_run(Arc::default(), Processors::new(1), memory));
+    // The flow has as many components as the test links.
+    for component in ["source", "sink", "peer"] {
+        control.memory().account(component);
+    }
+    budget.divide();
+    Setup { control, ..setup }
+}
+
+/// The sink takes more out of its queue than the flow may use, and no delivery succeeds. Nothing else ends the wait of
+/// the source for memory, because a sink that drops has no acknowledgements to wait for.
+#[test]
+fn sink_that_drops_gives_up_deliveries_if_memory_is_short() {
+    let text = format!("\"{}\"", "x".repeat(100 << 10));
+    let messages = vec![[text.as_str()]; 60];
+    let messages: Vec<&[&str]> = messages.iter().map(|it| &it[..]).collect();
+    for when_full in [WhenFull::DropNewest, WhenFull::DropOldest] {
+        let later = || Err(Error::full("later").retry_after(Duration::from_hours(9)));
+        let sink = ScriptedSink(SinkScript::of((0..200).map(|_| later()))).peer();
+        let setup = Setup::of("source -> sink, source -> peer").set("sink", |it| {
+            it.queue.max_bytes = NonZeroU64::new(64 << 20);
+            it.queue.when_full = when_full;
+            it.batch = Some(crate::flow::Batch {
+                max_events: NonZeroU64::new(30),
+                max_bytes: NonZeroU64::new(64 << 20),
+                linger: Some(Duration::from_hours(1)),
+            });
+        });
+        let beside = Beside::new(Pulls::of(&messages), sink);
+        let report = run_for_an_hour(&beside, within(setup, 2 << 20), async |_| {});
+        let components = &report.components;
+        let sink = components.iter().find(|it| it.name == "sink").unwrap().counts;
+        assert_eq!((sink.taken, sink.delivered, sink.dropped), (60, 0, 60), "{when_full:?}");
+        assert!(sink.dropped_at_end < sink.dropped, "{when_full:?}: {sink:?}");
+        assert_eq!(beside.peer.0.lock().unwrap().delivered.concat().len(), 60);
+    }
+}
+
+/// A sink whose first `on_tick` never returns. It answers all deliveries.
+#[derive(Clone)]
+struct HangsInTick(ScriptedSink);
+
+impl DynSink for HangsInTick {
+    fn poll_deliver(
+        &mut self,
+        context: &mut Context<'_>,
+        slot: usize,
+        batch: &mut Batch,
+    ) -> Poll<Result<Vec<Exception>, Error>> {
+        self.0.poll_deliver(context, slot, batch)
+    }
+
+    fn on_tick(&mut self) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+/// The sink has no delivery when its call begins to hang, and the source reads only afterwards.
+#[test]
+fn sink_that_hangs_in_a_call_without_deliveries_is_down() {
+    let sink = ScriptedSink(SinkScript::of([]));
+    let mut source = Pulls::numbers(PULLS);
+    source.most_in_flight = 9;
+    source.errors = [Error::full("later").retry_after(Duration::from_mins(1))].into();
+    let beside = Beside::new(source, peer_of(HangsInTick(sink.clone())));
+    run_for_an_hour(&beside, flow(0), async |_| {});
+    assert_eq!(beside.letters(), all());
+    assert!(numbers_at(&sink).is_empty());
+}
+
+/// `sink` rejects all events. Its dead letters are in the queue of `peer`, which is down and which the source does not
+/// feed.
+#[test]
+fn sink_relieves_sources_of_what_it_has_sent_to_err() {
+    let rejects = || Ok(vec![exception(0..3, Error::bad_data("rejected"))]);
+    let sink = ScriptedSink(SinkScript::of((0..PULLS).map(|_| rejects()))).peer();
+    let setup = Setup::of("source -> sink, sink/err -> peer, peer/err -> letters");
+    let setup = setup.set("peer", |it| {
+        it.queue.when_full = WhenFull::DeadLetter;
+        it.reconnect.backoff = Some(Duration::from_secs(1));
+    });
+    let mut source = Pulls::numbers(PULLS);
+    source.most_in_flight = 9;
+    let beside = Beside { down: Some(down()), ..Beside::new(source, sink) };
+    let report = run_for_an_hour(&beside, setup, async |_| {});
+    assert_eq!(beside.letters.0.lock().unwrap().delivered.concat().len(), 3 * PULLS);
+    assert_eq!(settled(&report.components).failed, 0);
+    assert_eq!(sorted(&beside.source.reports), pulls(PULLS as u64, true));
 }

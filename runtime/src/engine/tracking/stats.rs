@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use crate::clock::Clock;
 use crate::engine::{
+    queue::Left,
     sync::gauge::{Gauge, Queue},
     tracking::{
         deliveries::{Deliveries, Latencies},
@@ -59,6 +60,12 @@ macro_rules! counts {
             pub(crate) fn lost(&self, events: usize) {
                 self.taken(events);
                 self.failed(events);
+            }
+
+            /// Counts events that failed at the end of their flow, because they were left in the queue of this component.
+            pub(crate) fn left(&self, left: Left) {
+                self.lost(left.events);
+                self.undelivered(left.lost);
             }
 
             /// Adds the time for which a task of a source worked on a batch, and the part of it that only one task can

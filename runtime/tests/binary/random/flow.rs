@@ -28,8 +28,32 @@ pub(super) struct Sink {
     pub(super) is_ordered: bool,
     /// `true` if events that the sink rejects three times are dead letters.
     pub(super) gives_up: bool,
+    /// Treatment of events for which the queue of the sink has no capacity.
+    pub(super) when_full: WhenFull,
     /// Indices of the sources that feed the sink.
     pub(super) sources: Vec<usize>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WhenFull {
+    Block,
+    DropNewest,
+    DropOldest,
+    DeadLetter,
+}
+
+impl WhenFull {
+    const ALL: [(Self, &str); 4] = [
+        (Self::Block, "block"),
+        (Self::DropNewest, "drop_newest"),
+        (Self::DropOldest, "drop_oldest"),
+        (Self::DeadLetter, "dead_letter"),
+    ];
+
+    /// Returns whether acknowledged events may be lost.
+    pub(super) fn drops(self) -> bool {
+        matches!(self, Self::DropNewest | Self::DropOldest)
+    }
 }
 
 /// Average number of bytes in the record of a sink for an event that it was given and accepts.
@@ -47,8 +71,14 @@ impl Flow {
             (0..random.usize(1..=3)).map(|at| source(at, random, &mut text)).collect();
         let mut sinks: Vec<Sink> =
             (0..random.usize(1..=3)).map(|at| sink(at, random, &mut text)).collect();
-        text += "\n  dead: { type: file, codec: json, postprocessors: [lines], \
-                 config: { path: dead, mode: append, sync: batch } }\npipelines:";
+        for Sink { name, .. } in &sinks {
+            let _ = write!(
+                text,
+                "\n  {name}-dead: {{ type: file, codec: json, postprocessors: [lines], \
+                 config: {{ path: {name}.dead, mode: append, sync: batch }} }}"
+            );
+        }
+        text += "\npipelines:";
         let pipelines = random.usize(1..=2);
         for at in 0..pipelines {
             let operator = ["passthrough", "mischief: { ports: [] }"][random.usize(..2)];
@@ -85,7 +115,7 @@ impl Flow {
                     sink.sources.push(from);
                 }
             }
-            link(&format!("{}/err", sink.name), "dead");
+            link(&format!("{}/err", sink.name), &format!("{}-dead", sink.name));
         }
         let names = sources.iter().map(|it| &it.name).chain(sinks.iter().map(|it| &it.name));
         let connectors = names.cloned().collect();
@@ -143,7 +173,9 @@ fn source(at: usize, random: &mut Rng, text: &mut String) -> Source {
 
 fn sink(at: usize, random: &mut Rng, text: &mut String) -> Sink {
     let (is_ordered, gives_up) = (random.u8(..3) > 0, random.u8(..4) == 0);
-    let sink = Sink { name: format!("sink{at}"), is_ordered, gives_up, sources: Vec::new() };
+    let (when_full, policy) = WhenFull::ALL[random.usize(..WhenFull::ALL.len())];
+    let (name, sources) = (format!("sink{at}"), Vec::new());
+    let sink = Sink { name, is_ordered, gives_up, when_full, sources };
     let Sink { name, is_ordered, gives_up, .. } = &sink;
     let _ = write!(
         text,
@@ -161,9 +193,12 @@ fn sink(at: usize, random: &mut Rng, text: &mut String) -> Sink {
         let (events, linger) = (random.usize(1..200), random.usize(1..10));
         let _ = write!(text, "\n    batch: {{ max_events: {events}, linger: {linger}ms }}");
     }
-    if random.bool() {
-        let _ = write!(text, "\n    queue: {{ max_events: {} }}", random.usize(1..300));
-    }
+    let limit = if random.bool() {
+        format!("max_events: {}, ", random.usize(1..300))
+    } else {
+        String::new()
+    };
+    let _ = write!(text, "\n    queue: {{ {limit}when_full: {policy} }}");
     let (seed, faults, rejects) = (random.u32(..), random.usize(..6), random.bool());
     let _ = write!(text, "\n    config: {{ seed: {seed}, faults: {faults}, rejects: {rejects} }}");
     sink

@@ -101,6 +101,7 @@ fn run(seed: u64) {
         let mut asked = start(folder.path(), &mut random);
         Disturbance::new(&asked, &flow, folder.path()).run(&mut random);
         finish(&mut asked, folder.path());
+        balance(&asked);
         asked.end();
         assert_eq!(flow.acknowledged(folder.path()), flow.counts(), "acknowledged");
         record::judge(&flow, folder.path());
@@ -184,6 +185,24 @@ impl<'t> Disturbance<'t> {
                 || self.flow.acknowledged(self.folder) == counts
         });
     }
+}
+
+/// Checks that each component, and the flow, accounts for each event that entered it or that it created.
+fn balance(asked: &Asked) {
+    let flow = asked.json("GET", "/v1/flows/flow");
+    let (mut entered, mut ended) = (0, 0);
+    for component in flow["components"].as_array().unwrap() {
+        let (role, events) = (component["role"].as_str().unwrap(), &component["events"]);
+        let sum =
+            |names: &[&str]| names.iter().map(|it| events[*it].as_u64().unwrap()).sum::<u64>();
+        let left = ["delivered", "dead_lettered", "discarded", "merged", "failed", "dropped"];
+        assert_eq!(sum(&["taken", "created"]), sum(&left), "{component}");
+        assert_eq!(events["in_flight"], 0, "{component}");
+        // What a component passed on, the next one has taken.
+        entered += sum(if role == "source" { &["taken", "created"] } else { &["created"] });
+        ended += sum(&left[2..]) + if role == "sink" { sum(&["delivered"]) } else { 0 };
+    }
+    assert_eq!(entered, ended, "{flow}");
 }
 
 /// Waits until the flow has ended, and checks which resources are left in the process.

@@ -8,19 +8,25 @@ use std::{
 
 use serde_json::Value;
 
-use super::flow::{Flow, Sink};
+use super::flow::{Flow, Sink, WhenFull};
 
-/// Checks that every acknowledged event was accepted by each sink or is a dead letter. For ordered sinks, checks that
-/// the events of each stream arrived in order and in one delivery at a time.
+/// Checks that every acknowledged event was accepted by each sink, or left it through `err`, unless the queue of the sink
+/// drops events. For ordered sinks, checks that the events of each stream arrived in one delivery at a time, and in order
+/// if the queue of the sink gives nothing up.
 #[track_caller]
 pub(super) fn judge(flow: &Flow, folder: &Path) {
     let acknowledged = flow.acknowledged(folder);
-    let dead = dead_letters(folder);
     for sink in &flow.sinks {
         let record = fs::read_to_string(folder.join(format!("{}.record", sink.name)));
         let record = record.unwrap_or_default();
-        let dead = dead.get(&sink.name).cloned().unwrap_or_default();
+        let dead = left_through_err(folder, sink);
         let ended = ended(flow, sink, whole_lines(&record), &dead);
+        let is_known = |event: &String| sink.sources.iter().any(|at| flow.has(*at, event));
+        let unknown: Vec<_> = ended.iter().filter(|event| !is_known(event)).collect();
+        assert!(unknown.is_empty(), "{}: events of no source: {unknown:?}", sink.name);
+        if sink.when_full.drops() {
+            continue;
+        }
         for &at in &sink.sources {
             let name = &flow.sources[at].name;
             let missing: Vec<_> = (0..acknowledged[at])
@@ -39,6 +45,8 @@ fn ended(flow: &Flow, sink: &Sink, record: &str, dead: &HashSet<String>) -> Hash
     // Events that were rejected. They become dead letters, unless the process is killed before; then they are delivered
     // again.
     let mut rejected = HashSet::new();
+    // An event that the queue gave up leaves a gap.
+    let has_gaps = sink.when_full != WhenFull::Block;
     // The streams of each delivery that has not ended.
     let mut open: HashMap<&str, HashSet<&str>> = HashMap::new();
     let mut last_process = "";
@@ -65,7 +73,7 @@ fn ended(flow: &Flow, sink: &Sink, record: &str, dead: &HashSet<String>) -> Hash
             "refused" if sink.gives_up => rejected.extend(parts),
             "taken" => {
                 for event in parts {
-                    let before = flow.before(event).filter(|_| sink.is_ordered);
+                    let before = flow.before(event).filter(|_| sink.is_ordered && !has_gaps);
                     let is_next = taken.contains(event)
                         || before.is_none_or(|before| {
                             taken.contains(before.as_str()) || rejected.contains(before.as_str())
@@ -88,24 +96,31 @@ fn whole_lines(text: &str) -> &str {
     text.rsplit_once('\n').map_or("", |(whole, _)| whole)
 }
 
-/// Returns the dead letters of each component.
-fn dead_letters(folder: &Path) -> HashMap<String, HashSet<String>> {
-    let text = fs::read_to_string(folder.join("dead")).unwrap_or_default();
-    let text = whole_lines(&text);
-    let mut letters: HashMap<String, HashSet<String>> = HashMap::new();
-    for line in text.lines() {
-        let letter: Value = serde_json::from_str(line).unwrap();
-        let [component, event] =
-            ["component", "original"].map(|key| letter[key].as_str().unwrap().trim().to_owned());
-        letters.entry(component).or_default().insert(event);
-    }
-    letters
+/// Returns the events that left a sink through `err`, as dead letters or as they were.
+fn left_through_err(folder: &Path, sink: &Sink) -> HashSet<String> {
+    let text = fs::read_to_string(folder.join(format!("{}.dead", sink.name))).unwrap_or_default();
+    let event = |line: &str| {
+        let event: Value = serde_json::from_str(line).unwrap();
+        let text = event.as_str().or_else(|| event["original"].as_str());
+        let is_given_up = event.is_string();
+        assert!(!is_given_up || sink.when_full == WhenFull::DeadLetter, "{}: {line}", sink.name);
+        text.unwrap().trim().to_owned()
+    };
+    whole_lines(&text).lines().map(event).collect()
 }
 
 impl Flow {
     fn event(&self, source: usize, number: u64) -> String {
         let source = &self.sources[source];
         format!("{} {} {number}", source.name, number % source.streams)
+    }
+
+    /// Returns whether an event is one of a source.
+    fn has(&self, source: usize, event: &str) -> bool {
+        let number = event.rsplit(' ').next().and_then(|number| number.parse().ok());
+        number.is_some_and(|number| {
+            number < self.sources[source].count && self.event(source, number) == event
+        })
     }
 
     /// Returns the predecessor of an event in its stream.

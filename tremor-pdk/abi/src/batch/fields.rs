@@ -57,6 +57,28 @@ impl MetadataFields {
 }
 
 impl Batch {
+    pub(crate) fn add_metadata_to_all(
+        &mut self,
+        fields: &MetadataFields,
+    ) -> Result<(), PluginError> {
+        let mut result = Ok(());
+        // The location of the metadata of the last event, before and after the fields were added.
+        let mut last = None;
+        for position in 0..self.events.len() {
+            let before = self.events[position].metadata;
+            if let Some((known, after)) = last
+                && known == before
+            {
+                self.events[position].metadata = after;
+                continue;
+            }
+            let added = self.add_metadata(position, fields);
+            last = added.is_ok().then(|| (before, self.events[position].metadata));
+            result = result.and(added);
+        }
+        result
+    }
+
     pub(crate) fn add_metadata(
         &mut self,
         position: usize,
@@ -121,19 +143,36 @@ mod tests {
     fn added_fields_are_those_that_would_have_been_written() {
         let fields = MetadataFields::new(write).unwrap();
         for is_shared in [false, true] {
-            let [mut added, mut written] = [batch(), batch()];
-            let other = is_shared.then(|| (added.clone(), written.clone()));
+            let [mut added, mut written, mut at_once] = [batch(), batch(), batch()];
+            let other = is_shared.then(|| (added.clone(), written.clone(), at_once.clone()));
             // The second time, all events have the fields.
             for _ in 0..2 {
                 for position in 0..4 {
                     added.add_metadata(position, &fields).unwrap();
                     written.extend_metadata(position, write).unwrap();
                 }
+                at_once.add_metadata_to_all(&fields).unwrap();
                 assert_eq!(metadata(&added), metadata(&written));
+                assert_eq!(metadata(&at_once), metadata(&written));
             }
-            if let Some((other, _)) = other {
+            if let Some((other, ..)) = other {
                 assert_eq!(metadata(&other), metadata(&batch()));
             }
+        }
+    }
+
+    #[test]
+    fn events_with_the_same_metadata_share_added_fields() {
+        let fields = MetadataFields::new(write).unwrap();
+        for is_shared in [false, true] {
+            let mut batch = Batch::new();
+            (0..1_000).for_each(|number| batch.push(&number).unwrap());
+            let (nodes, other) = (batch.nodes().len(), is_shared.then(|| batch.clone()));
+            batch.add_metadata_to_all(&fields).unwrap();
+            assert!(batch.nodes().len() + batch.values.len() < nodes + 20, "{is_shared}");
+            let all = metadata(&batch);
+            assert!(all.iter().all(|it| *it == all[0] && it.contains("rate")));
+            drop(other);
         }
     }
 

@@ -5,8 +5,8 @@
 use std::ops::Range;
 
 use super::{
-    Batch, Claims, Event, Extent, Failed, Format, Mark, Output, Payload, Pool, PortBatch, Rejected,
-    Share, Span,
+    Batch, Claims, Event, Extent, Failed, Format, Mark, MetadataFields, Output, Payload, Pool,
+    PortBatch, Rejected, Share, Span,
 };
 use crate::{
     ByteBuffer, NodeBuffer,
@@ -108,6 +108,15 @@ host_side! {
     /// # Panics
     /// Panics if the batch has no such position.
     fn write_metadata[&mut self]self(position: usize, write: impl FnOnce(&mut Writer<'_>)) -> Result<(), PluginError>;
+
+    /// Adds fields to the metadata of all events, with the same result as [`EventMut::add_metadata`] for each of them.
+    /// Consecutive events with the same metadata share one copy.
+    ///
+    /// # Errors
+    /// Returns the first error; an event with an error keeps its metadata.
+    ///
+    /// [`EventMut::add_metadata`]: super::EventMut::add_metadata
+    fn add_metadata_to_all[&mut self]self(fields: &MetadataFields) -> Result<(), PluginError>;
 
     /// Returns a batch that contains only a copy of `event`, with separate buffers.
     fn copy_of[&self]self(event: &Event) -> Batch;
