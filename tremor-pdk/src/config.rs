@@ -80,11 +80,18 @@ pub fn without_placeholders(key: &str, text: &str) -> Result<String> {
 /// # Errors
 /// Returns the errors of [`without_placeholders`].
 pub fn header_without_placeholders(name: &str, value: &str) -> Result<String> {
-    let lower = name.to_ascii_lowercase();
-    if CREDENTIALS.iter().any(|word| lower.contains(word)) {
+    if is_for_credentials(name) {
         return Ok(value.to_owned());
     }
     without_placeholders(&format!("headers.{name}"), value)
+}
+
+/// Returns whether the name of a header stands for credentials, such as `authorization` and `x-api-key`. The value of
+/// such a header is neither a template nor text with placeholders, because a token or a password may contain any braces.
+#[must_use]
+pub fn is_for_credentials(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    CREDENTIALS.iter().any(|word| lower.contains(word))
 }
 
 /// Parts of the names of headers whose values are credentials, such as `proxy-authorization` and `x-api-key`.

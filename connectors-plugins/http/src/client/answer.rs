@@ -12,10 +12,10 @@ use hyper::{
 use tremor_pdk::{Error, ErrorPolicy, Host};
 
 use super::{
-    config::Settings,
     connection::Answer,
     otlp::{self, PartialSuccess},
     secrets::Secrets,
+    settings::Settings,
     url::Url,
 };
 
@@ -83,6 +83,9 @@ fn is_retried(settings: &Settings, status: StatusCode, has_accepted: bool) -> bo
     match status {
         // The peer rejects the credentials, whatever the request contains.
         StatusCode::UNAUTHORIZED | StatusCode::PROXY_AUTHENTICATION_REQUIRED => true,
+        // The target depends on the events, so that other events may have a target that exists and is allowed.
+        StatusCode::FORBIDDEN if settings.is_target_by_event() => false,
+        StatusCode::NOT_FOUND if settings.is_url_by_event() => false,
         // As long as the peer has accepted no request, the configuration is probably wrong.
         StatusCode::FORBIDDEN
         | StatusCode::NOT_FOUND
@@ -219,7 +222,7 @@ mod tests {
     use tremor_pdk::{Error, ErrorPolicy, testing::TestHost};
 
     use super::{check, printable, retry_after};
-    use crate::client::{config::Settings, connection::Answer, secrets::Secrets};
+    use crate::client::{connection::Answer, secrets::Secrets, settings::Settings};
 
     fn policy(
         keys: &str,

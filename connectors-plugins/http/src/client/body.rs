@@ -1,43 +1,213 @@
 //! Request bodies made of events.
 
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    ops::Range,
+};
 
 use flate2::write::GzEncoder;
 use hyper::body::Bytes;
-use tremor_pdk::{Error, Host, RawEvent, Result};
+use tremor_pdk::{Error, Exceptions, Host, RawEvent, Result, template::TimeCache};
 
-use super::config::{Compression, Format};
+use super::{
+    config::{Body, Compression, Config, Format},
+    target::Target,
+    text::{Escaping, Text},
+};
 
 /// Length in bytes above which a body is compressed on a thread that may block. Shorter bodies are
 /// compressed on the thread of the task.
 const AT_ONCE: usize = 256 << 10;
 
-/// Checks whether `format` can represent an event.
-///
-/// # Errors
-/// An error of the kind bad data if the event is several lines.
-pub(crate) fn check(event: RawEvent<'_>, format: Format) -> Result<()> {
-    let position = memchr::memchr(b'\n', line(event)).filter(|_| format == Format::Ndjson);
-    position.map_or(Ok(()), |position| Err(several_lines(position)))
+/// Maximum length of the text before or after an event, at the start or at the end of a body, in bytes.
+pub(crate) const MOST_TEXT: usize = 64 << 10;
+
+/// The way in which events become bodies.
+pub(crate) struct Bodies {
+    format: Format,
+    before: Option<Text>,
+    after: Option<Text>,
+    /// Text between two events.
+    separator: String,
+    escaping: Escaping,
+    /// Maximum length of a body with several events, in bytes before compression.
+    most: usize,
 }
 
-/// Returns one body with these events. For `ndjson`, each event has to be a line.
-pub(crate) fn of_events(events: &[RawEvent<'_>], format: Format) -> Vec<u8> {
-    let bytes = events.iter().map(|event| event.raw().len()).sum::<usize>();
-    let mut body = Vec::with_capacity(bytes + events.len() + 2);
-    for event in events {
-        if format == Format::Array {
-            body.push(if body.is_empty() { b'[' } else { b',' });
-            body.extend_from_slice(event.raw());
-        } else {
-            body.extend_from_slice(line(*event));
-            body.push(b'\n');
+/// Events that become one body, with the texts around them.
+#[derive(Default)]
+pub(crate) struct Items<'b> {
+    items: Vec<Item<'b>>,
+    /// The texts of all items.
+    texts: String,
+}
+
+#[derive(Clone)]
+pub(crate) struct Item<'b> {
+    pub(crate) event: RawEvent<'b>,
+    before: Range<usize>,
+    after: Range<usize>,
+}
+
+/// The last times in the texts around events.
+#[derive(Default)]
+pub(crate) struct Caches {
+    before: TimeCache,
+    after: TimeCache,
+}
+
+impl Bodies {
+    /// Validates the keys about bodies, except for the prefix and the suffix.
+    pub(crate) fn new(config: &Config) -> Result<Self> {
+        let Config { format, preset, max_body_bytes, .. } = config;
+        let wrong = |key: &str, why: &str| {
+            Err(Error::configuration(format_args!("invalid `{key}`: {why}")))
+        };
+        if config.body.is_some() && preset.is_some() {
+            return wrong(
+                "body",
+                "expected no texts around events with `preset`, which determines bodies",
+            );
+        }
+        let body = config.body.clone().unwrap_or_default();
+        let Body { before_event, separator, after_event, escape, .. } = body;
+        if separator.is_some() && *format != Format::Joined {
+            return wrong("body.separator", "only bodies with `format: joined` have a separator");
+        }
+        let text = |key, template: Option<tremor_pdk::template::Template>| {
+            template
+                .map(|template| Text::new(key, Some(&template.to_string()), template, MOST_TEXT))
+        };
+        Ok(Self {
+            format: *format,
+            before: text("body.before_event", before_event),
+            after: text("body.after_event", after_event),
+            separator: separator.unwrap_or_default(),
+            escaping: Escaping::new(escape, *format),
+            most: usize::try_from(max_body_bytes.get()).unwrap_or(usize::MAX),
+        })
+    }
+
+    /// Returns the body of a request with one event, whose message is `message`.
+    ///
+    /// # Errors
+    /// An error of the kind bad data: the event has no text for a template.
+    pub(crate) fn single(
+        &self,
+        target: &Target,
+        event: RawEvent<'_>,
+        message: &[u8],
+        caches: &mut Caches,
+    ) -> Result<Vec<u8>> {
+        let mut texts = String::new();
+        let Item { before, after, .. } = self.item(event, caches, &mut texts)?;
+        let (before, after) = (texts[before].as_bytes(), texts[after].as_bytes());
+        Ok([target.prefix.as_bytes(), before, message, after, target.suffix.as_bytes()].concat())
+    }
+
+    /// Returns the first of `events` that fit into a body, and the remaining events. An event that cannot be a part of
+    /// a body is added to `exceptions` instead.
+    pub(crate) fn items<'b, 'e>(
+        &self,
+        target: &Target,
+        mut events: &'e [RawEvent<'b>],
+        caches: &mut Caches,
+        exceptions: &mut Exceptions,
+    ) -> (Items<'b>, &'e [RawEvent<'b>]) {
+        let mut found = Items::default();
+        // Both brackets of an array count.
+        let mut length = target.prefix.len() + target.suffix.len() + 2;
+        while let Some((event, rest)) = events.split_first() {
+            let start = found.texts.len();
+            match self.item(*event, caches, &mut found.texts) {
+                Ok(item) => {
+                    let around = found.texts.len() - start;
+                    // A line feed or a comma belongs to each event.
+                    length += around + event.raw().len() + self.separator.len().max(1);
+                    if length > self.most && !found.items.is_empty() {
+                        found.texts.truncate(start);
+                        break;
+                    }
+                    found.items.push(item);
+                }
+                Err(error) => exceptions.reject(*event, error),
+            }
+            events = rest;
+        }
+        (found, events)
+    }
+
+    /// Appends the texts around an event to `texts`.
+    ///
+    /// # Errors
+    /// An error of the kind bad data: the event is several lines, or has no text for a template.
+    fn item<'b>(
+        &self,
+        event: RawEvent<'b>,
+        caches: &mut Caches,
+        texts: &mut String,
+    ) -> Result<Item<'b>> {
+        if self.format == Format::Ndjson
+            && let Some(position) = memchr::memchr(b'\n', line(event))
+        {
+            return Err(several_lines(position));
+        }
+        let start = texts.len();
+        let mut render = |text: &Option<Text>, cache: &mut TimeCache| {
+            let from = texts.len();
+            let Some(text) = text else { return Ok(from..from) };
+            let escape = |out: &mut String, at| self.escaping.apply(out, at);
+            text.render(event.into(), texts, cache, escape)?;
+            Ok(from..texts.len())
+        };
+        let before = render(&self.before, &mut caches.before);
+        let both = before.and_then(|before| Ok((before, render(&self.after, &mut caches.after)?)));
+        match both {
+            Ok((before, after)) => Ok(Item { event, before, after }),
+            Err(error) => {
+                texts.truncate(start);
+                Err(error)
+            }
         }
     }
-    if format == Format::Array {
-        body.push(b']');
+
+    /// Returns one body with some of the items.
+    pub(crate) fn body(&self, target: &Target, items: &Items<'_>, part: &[Item<'_>]) -> Vec<u8> {
+        let (start, between, end) = match self.format {
+            Format::Raw | Format::Ndjson => ("", "", ""),
+            Format::Array => ("[", ",", "]"),
+            Format::Joined => ("", &*self.separator, ""),
+        };
+        let length = |item: &Item<'_>| {
+            item.before.len() + item.event.raw().len() + item.after.len() + between.len() + 1
+        };
+        let length = part.iter().map(length).sum::<usize>();
+        let ends = target.prefix.len() + target.suffix.len() + start.len() + end.len();
+        let mut body = Vec::with_capacity(length + ends);
+        body.extend_from_slice(target.prefix.as_bytes());
+        body.extend_from_slice(start.as_bytes());
+        for (number, item) in part.iter().enumerate() {
+            if number > 0 {
+                body.extend_from_slice(between.as_bytes());
+            }
+            body.extend_from_slice(items.texts[item.before.clone()].as_bytes());
+            let is_line = self.format == Format::Ndjson;
+            body.extend_from_slice(if is_line { line(item.event) } else { item.event.raw() });
+            body.extend_from_slice(items.texts[item.after.clone()].as_bytes());
+            if is_line {
+                body.push(b'\n');
+            }
+        }
+        body.extend_from_slice(end.as_bytes());
+        body.extend_from_slice(target.suffix.as_bytes());
+        body
     }
-    body
+}
+
+impl<'b> Items<'b> {
+    pub(crate) fn all(&self) -> &[Item<'b>] {
+        &self.items
+    }
 }
 
 /// Returns the message of an event without the line feed at its end.
@@ -78,31 +248,4 @@ pub(crate) async fn compressed(
 }
 
 #[cfg(test)]
-mod tests {
-    use tremor_pdk::RawBatch;
-
-    use super::{check, of_events};
-    use crate::client::config::Format;
-
-    #[test]
-    fn events_become_lines_or_an_array() {
-        let mut batch = RawBatch::new();
-        batch.push_message(b"1");
-        batch.push_message(b"[2]\n");
-        batch.stream(0).end();
-        let events: Vec<_> = batch.iter().collect();
-        assert_eq!(of_events(&events, Format::Ndjson), b"1\n[2]\n");
-        assert_eq!(of_events(&events, Format::Array), b"[1,[2]\n]");
-    }
-
-    #[test]
-    fn message_of_several_lines_does_not_fit_into_ndjson() {
-        let mut batch = RawBatch::new();
-        for message in ["1\n2", "3", "\n\n", "4\n"] {
-            batch.push_message(message.as_bytes());
-        }
-        let fits = |format| batch.iter().map(|it| check(it, format).is_ok()).collect::<Vec<_>>();
-        assert_eq!(fits(Format::Ndjson), [false, true, false, true]);
-        assert_eq!(fits(Format::Array), [true; 4]);
-    }
-}
+mod tests;

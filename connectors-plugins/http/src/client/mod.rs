@@ -25,22 +25,25 @@ mod otlp;
 mod pool;
 mod proxy;
 mod secrets;
+mod settings;
 mod sink;
 mod source;
+mod target;
 #[cfg(test)]
 mod tests;
+mod text;
 mod url;
 
 use std::sync::Arc;
 
 use tremor_pdk::{Descriptors, prelude::*};
 
-use self::{config::Settings, pool::Pool, proxy::Proxy};
 pub use self::{
-    config::{Auth, Compression, Config, Format, Secret},
+    config::{Auth, Body, Compression, Config, Escape, Format, Secret},
     sink::Posts,
     source::Polls,
 };
+use self::{pool::Pool, proxy::Proxy, settings::Settings};
 
 /// Sends events in HTTP requests, or polls for them.
 pub struct HttpClient {

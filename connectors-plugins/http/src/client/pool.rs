@@ -28,10 +28,10 @@ use tremor_pdk::{
 
 use super::{
     answer::{SHOWN, printable},
-    config::Settings,
     connection::{Answer, HttpConnection, Stream},
     proxy::Proxy,
     secrets::Secrets,
+    settings::Settings,
     url::Url,
 };
 use crate::payload::Payload;

@@ -6,8 +6,8 @@ use hyper::{Uri, header::HeaderValue};
 use tremor_pdk::{Error, Result, net::Address};
 
 use super::{
-    config,
     no_proxy::Entry,
+    settings,
     url::{Url, decoded},
 };
 
@@ -95,7 +95,7 @@ impl Proxy {
             let parts = decoded(user).zip(decoded(password));
             let (user, password) = parts
                 .ok_or_else(|| wrong("the credentials are not valid percent-encoded UTF-8"))?;
-            let mut value = config::basic(&user, &password)?;
+            let mut value = settings::basic(&user, &password)?;
             value.set_sensitive(true);
             Ok::<_, Error>(value)
         });

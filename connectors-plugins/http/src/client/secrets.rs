@@ -7,7 +7,10 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use hyper::header::HeaderValue;
 use memchr::memmem;
 
-use super::url::{Url, decoded};
+use super::{
+    target::Target,
+    url::{Url, decoded},
+};
 
 /// Replacement for a secret.
 const REDACTED: &[u8] = b"[redacted]";
@@ -21,16 +24,13 @@ pub(crate) struct Secrets(Vec<Vec<u8>>);
 
 impl Secrets {
     pub(crate) fn new<'h>(url: &Url, headers: impl Iterator<Item = &'h HeaderValue>) -> Self {
-        let mut secrets = Vec::new();
-        if let Some(query) = url.target.query() {
-            secrets.push(query.as_bytes().to_vec());
-            for value in query.split('&').filter_map(|pair| Some(pair.split_once('=')?.1)) {
-                secrets.push(value.as_bytes().to_vec());
-                secrets.extend(decoded(value).map(String::into_bytes));
-            }
-        }
-        secrets.extend(headers.flat_map(of_header));
-        Self::of(secrets)
+        Self::of(of_url(url).into_iter().chain(headers.flat_map(of_header)).collect())
+    }
+
+    /// Returns these secrets and those of a target: the query of its URL and the values of its headers.
+    pub(crate) fn and_target(&self, target: &Target) -> Self {
+        let headers = target.headers.values().flat_map(of_header);
+        Self::of(self.0.iter().cloned().chain(of_url(&target.url)).chain(headers).collect())
     }
 
     /// Returns these secrets and the secrets of another header, such as the credentials for a
@@ -65,6 +65,19 @@ impl Secrets {
         }
         text
     }
+}
+
+/// Returns the query of a URL, and the forms in which a peer may quote its values.
+fn of_url(url: &Url) -> Vec<Vec<u8>> {
+    let mut secrets = Vec::new();
+    if let Some(query) = url.target.query() {
+        secrets.push(query.as_bytes().to_vec());
+        for value in query.split('&').filter_map(|pair| Some(pair.split_once('=')?.1)) {
+            secrets.push(value.as_bytes().to_vec());
+            secrets.extend(decoded(value).map(String::into_bytes));
+        }
+    }
+    secrets
 }
 
 /// Returns the forms in which a peer may quote the value of a header.

@@ -9,19 +9,34 @@ use std::{
 };
 
 use hyper::{Request, StatusCode, body::Bytes};
-use tremor_pdk::{Demand, ErrorPolicy, LimitedLog, ParallelSink, prelude::*, warn};
+use tremor_pdk::{Demand, ErrorPolicy, LimitedLog, ParallelSink, RawEvent, prelude::*, warn};
 
-use super::{answer, body, config::Format, pool::Pool, url::Url};
+use super::{
+    answer,
+    body::{self, Caches, Items},
+    config::Format,
+    pool::Pool,
+    target::{Groups, Target, Targets},
+    url::Url,
+};
 
 /// Statuses with which a peer refuses the contents of a request.
 const BY_CONTENT: [StatusCode; 3] =
     [StatusCode::BAD_REQUEST, StatusCode::PAYLOAD_TOO_LARGE, StatusCode::UNPROCESSABLE_ENTITY];
 
+/// Statuses with which a peer or a proxy refuses all requests.
+const BY_PEER: [StatusCode; 2] =
+    [StatusCode::UNAUTHORIZED, StatusCode::PROXY_AUTHENTICATION_REQUIRED];
+
+/// Number of targets of a delivery whose requests have to be sent again, before the requests to the remaining targets
+/// wait as well, so that a peer that is overloaded does not get a request for each target.
+const MOST_FAILED: usize = 20;
+
 /// Maximum number of bytes to read of a response's body. A connection with a longer response is not
 /// reused.
 const RESPONSE: usize = 64 << 10;
 
-/// Number of events that the peer may refuse alone before the remaining events of the delivery are
+/// Number of events that the peer may refuse alone before the remaining events of the target are
 /// not sent, so that a peer that refuses everything does not get a request for each event.
 const MOST_REFUSED: usize = 20;
 
@@ -41,14 +56,34 @@ pub struct Posts {
 /// Failure of a request.
 struct Failure {
     error: Error,
-    /// `true` if the peer refused the contents of the request. A request with a part of these
-    /// contents may succeed.
-    is_by_content: bool,
+    scope: Scope,
+}
+
+/// The requests to which the cause of a failure applies.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    /// Requests with the same contents. A request with a part of these contents may succeed.
+    Contents,
+    /// Requests to the same target.
+    Target,
+    /// All requests to the peer.
+    Peer,
+}
+
+impl Failure {
+    fn is_dead_letter(&self) -> bool {
+        self.error.policy() == ErrorPolicy::DEAD_LETTER
+    }
+
+    /// Returns whether the failure is an answer for single events, and not for the connector.
+    fn is_of_events(&self) -> bool {
+        self.is_dead_letter() || self.error.policy() == ErrorPolicy::RETRY
+    }
 }
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        Self { error, is_by_content: false }
+        Self { error, scope: Scope::Peer }
     }
 }
 
@@ -58,8 +93,8 @@ impl Posts {
         Self { host: host.clone(), pool, has_accepted: AtomicBool::new(false), divisions }
     }
 
-    /// Sends one request with `body`.
-    async fn post(&self, url: &Url, body: Vec<u8>) -> Result<(), Failure> {
+    /// Sends one request with `body` to `url`, which may be another URL than that of `target`.
+    async fn post(&self, url: &Url, target: &Target, body: Vec<u8>) -> Result<(), Failure> {
         let settings = &self.pool.settings;
         if let Some(time) = self.pool.paused_for() {
             let deferred = Error::deferred(format_args!(
@@ -74,6 +109,7 @@ impl Posts {
             let mut head = Request::builder().method(settings.method.clone());
             if let Some(headers) = head.headers_mut() {
                 headers.extend(body_headers.clone());
+                headers.extend(target.headers.clone());
             }
             head
         };
@@ -81,66 +117,119 @@ impl Posts {
         if answer.status.is_success() {
             self.has_accepted.store(true, Ordering::Relaxed);
         }
-        let (secrets, has_accepted) =
-            (&self.pool.secrets, self.has_accepted.load(Ordering::Relaxed));
-        let checked = answer::check(&self.host, settings, url, secrets, &answer, has_accepted);
+        let has_accepted = self.has_accepted.load(Ordering::Relaxed);
+        let check =
+            |secrets| answer::check(&self.host, settings, url, secrets, &answer, has_accepted);
+        let checked = if settings.targets.is_none() || answer.status.is_success() {
+            check(&self.pool.secrets)
+        } else {
+            check(&self.pool.secrets.and_target(target))
+        };
         checked.map_err(|error| {
             self.pool.pause(error.delay());
-            let is_by_content =
-                error.policy() == ErrorPolicy::DEAD_LETTER && BY_CONTENT.contains(&answer.status);
-            Failure { error, is_by_content }
+            let is_dead_letter = error.policy() == ErrorPolicy::DEAD_LETTER;
+            let scope = if is_dead_letter && BY_CONTENT.contains(&answer.status) {
+                Scope::Contents
+            } else if !is_dead_letter
+                && (BY_PEER.contains(&answer.status) || !error.delay().is_zero())
+            {
+                Scope::Peer
+            } else {
+                Scope::Target
+            };
+            Failure { error, scope }
         })
     }
 
-    /// Sends each event in a request of its own, in order. Stops at the first error whose policy is
-    /// to retry.
-    async fn post_each(&self, batch: &RawBatch) -> Delivery {
-        let mut exceptions = Exceptions::none();
-        for (position, event) in batch.iter().enumerate() {
-            let posted = match self.pool.settings.request(event.raw()) {
-                Ok(Some((url, body))) => {
-                    self.post(url, body.to_vec()).await.map_err(|failure| failure.error)
-                }
+    /// Sends each event to `target` in a request of its own, in order. Adds the events that were not delivered to
+    /// `exceptions`.
+    ///
+    /// # Errors
+    /// The first failure whose policy is not to make its event a dead letter. No request is sent after it.
+    async fn post_each(
+        &self,
+        target: &Target,
+        events: &[RawEvent<'_>],
+        exceptions: &mut Exceptions,
+    ) -> Result<(), Failure> {
+        let settings = &self.pool.settings;
+        let mut caches = Caches::default();
+        for (position, event) in events.iter().enumerate() {
+            let request = settings.request(&target.url, event.raw()).and_then(|request| {
+                let Some((url, message)) = request else { return Ok(None) };
+                Ok(Some((url, settings.bodies.single(target, *event, message, &mut caches)?)))
+            });
+            let posted = match request {
+                Ok(Some((url, body))) => self.post(url, target, body).await,
                 Ok(None) => Ok(()),
-                Err(error) => Err(error),
+                Err(error) => Err(error.into()),
             };
             match posted {
                 Ok(()) => {}
-                Err(error) if error.policy() == ErrorPolicy::DEAD_LETTER => {
-                    exceptions.reject(event, error);
+                Err(failure) if failure.is_dead_letter() => {
+                    exceptions.reject(*event, failure.error)
                 }
-                Err(error) if error.policy() == ErrorPolicy::RETRY => {
-                    exceptions.reject_all(batch.iter().skip(position), &error);
-                    break;
+                Err(failure) => {
+                    if failure.is_of_events() {
+                        exceptions.reject_all(events[position..].iter().copied(), &failure.error);
+                    }
+                    return Err(failure);
                 }
-                Err(error) => return Err(error.into()),
             }
         }
-        exceptions.into()
+        Ok(())
     }
 
-    /// Sends all events in one request. If the peer refuses the contents of a request, sends each
-    /// half of its events in a request, in order, until the refused events stand alone.
-    async fn post_together(&self, batch: &RawBatch, format: Format) -> Delivery {
-        let url = &self.pool.settings.url;
-        let mut exceptions = Exceptions::none();
-        let mut events = Vec::new();
-        for event in batch {
-            match body::check(event, format) {
-                Ok(()) => events.push(event),
-                Err(error) => exceptions.reject(event, error),
+    /// Sends events to `target`, as many in a request as fit into a body. Adds the events that were not delivered to
+    /// `exceptions`.
+    ///
+    /// # Errors
+    /// See [`Posts::post_each`].
+    async fn post_together(
+        &self,
+        target: &Target,
+        mut events: &[RawEvent<'_>],
+        exceptions: &mut Exceptions,
+    ) -> Result<(), Failure> {
+        let bodies = &self.pool.settings.bodies;
+        let (mut caches, mut refused) = (Caches::default(), 0);
+        while !events.is_empty() {
+            let (items, remaining) = bodies.items(target, events, &mut caches, exceptions);
+            events = remaining;
+            let posted = self.post_divided(target, &items, &mut refused, exceptions).await;
+            let Err(failure) = posted else { continue };
+            if failure.is_of_events() {
+                exceptions.reject_all(events.iter().copied(), &failure.error);
             }
+            // The other requests are not sent after the peer has refused too many events.
+            return if failure.is_dead_letter() { Ok(()) } else { Err(failure) };
         }
+        Ok(())
+    }
+
+    /// Sends items in one request. If the peer refuses the contents of a request, sends each half of its items in a
+    /// request, in order, until the refused items stand alone. `refused` is the number of these items.
+    ///
+    /// # Errors
+    /// The failure because of which no further request was sent: its policy is not to make events dead letters, or the
+    /// peer refused [`MOST_REFUSED`] items. The events that were not delivered are in `exceptions`, unless the failure
+    /// is not an answer for single events.
+    async fn post_divided(
+        &self,
+        target: &Target,
+        items: &Items<'_>,
+        refused: &mut usize,
+        exceptions: &mut Exceptions,
+    ) -> Result<(), Failure> {
+        let bodies = &self.pool.settings.bodies;
         // The parts that are not sent yet, the next one at the end.
-        let mut parts = vec![&events[..]];
-        let mut refused = 0;
+        let mut parts = vec![items.all()];
         while let Some(part) = parts.pop().filter(|part| !part.is_empty()) {
-            let Err(failure) = self.post(url, body::of_events(part, format)).await else {
-                continue;
-            };
-            let Failure { error, is_by_content } = failure;
+            let body = bodies.body(target, items, part);
+            let Err(mut failure) = self.post(&target.url, target, body).await else { continue };
+            let is_by_content = failure.scope == Scope::Contents;
             if is_by_content && part.len() > 1 {
-                let count = part.len();
+                let (count, error) = (part.len(), &failure.error);
                 warn!(
                     self.divisions,
                     "divided a request of {count} events: {error}; set a smaller `batch` if it was too large"
@@ -149,26 +238,82 @@ impl Posts {
                 parts.extend([second, first]);
                 continue;
             }
-            let is_dead_letter = error.policy() == ErrorPolicy::DEAD_LETTER;
-            if !is_dead_letter && error.policy() != ErrorPolicy::RETRY {
-                return Err(error.into());
+            if !failure.is_of_events() {
+                return Err(failure);
             }
-            exceptions.reject_all(part.iter().copied(), &error);
-            refused += usize::from(is_by_content);
-            if is_dead_letter && refused < MOST_REFUSED {
-                continue;
-            }
-            let error = if is_dead_letter {
-                error.context(format_args!(
+            exceptions.reject_all(part.iter().map(|item| item.event), &failure.error);
+            *refused += usize::from(is_by_content);
+            if failure.is_dead_letter() {
+                if *refused < MOST_REFUSED {
+                    continue;
+                }
+                failure.error = failure.error.context(format_args!(
                     "not sent, because the peer refused {MOST_REFUSED} events of the delivery; the last response"
-                ))
-            } else {
-                error
-            };
-            exceptions.reject_all(parts.into_iter().flatten().copied(), &error);
-            break;
+                ));
+            }
+            let remaining = parts.into_iter().flatten().map(|item| item.event);
+            exceptions.reject_all(remaining, &failure.error);
+            return Err(failure);
         }
-        exceptions.into()
+        Ok(())
+    }
+
+    /// Sends events to `target`.
+    ///
+    /// # Errors
+    /// See [`Posts::post_each`].
+    async fn send(
+        &self,
+        target: &Target,
+        events: &[RawEvent<'_>],
+        exceptions: &mut Exceptions,
+    ) -> Result<(), Failure> {
+        match self.pool.settings.config.format {
+            Format::Raw => self.post_each(target, events, exceptions).await,
+            _ => self.post_together(target, events, exceptions).await,
+        }
+    }
+
+    /// Sends events to their targets, one target after the other. The events of a target stay in order. If a target
+    /// fails, the events of the next ones are sent nevertheless, unless the cause applies to all requests.
+    ///
+    /// # Errors
+    /// The failure because of which no further request was sent.
+    async fn send_by_target(
+        &self,
+        targets: &Targets,
+        mut events: &[RawEvent<'_>],
+        exceptions: &mut Exceptions,
+    ) -> Result<(), Failure> {
+        let mut groups = Groups::new(targets);
+        let mut failed = 0;
+        while !events.is_empty() {
+            events = groups.add(events, exceptions);
+            let mut all = groups.take().into_iter();
+            while let Some((rendered, of_target)) = all.next() {
+                let target = match targets.target(&self.pool.settings.fixed, &rendered) {
+                    Ok(target) => target,
+                    Err(error) => {
+                        exceptions.reject_all(of_target, &error);
+                        continue;
+                    }
+                };
+                let sent = self.send(&target, &of_target, exceptions).await;
+                let Err(failure) = sent else { continue };
+                failed += 1;
+                if failure.scope == Scope::Target && failed < MOST_FAILED && failure.is_of_events()
+                {
+                    continue;
+                }
+                if failure.is_of_events() {
+                    let remaining = all.flat_map(|(_, of_target)| of_target);
+                    let remaining = remaining.chain(events.iter().copied());
+                    exceptions.reject_all(remaining, &failure.error);
+                }
+                return Err(failure);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -180,9 +325,16 @@ impl ParallelSink for Posts {
     }
 
     async fn deliver(&self, batch: &RawBatch) -> Delivery {
-        match self.pool.settings.config.format {
-            Format::Raw => self.post_each(batch).await,
-            format => self.post_together(batch, format).await,
+        let settings = &self.pool.settings;
+        let mut exceptions = Exceptions::none();
+        let events: Vec<_> = batch.iter().collect();
+        let sent = match &settings.targets {
+            None => self.send(&settings.fixed, &events, &mut exceptions).await,
+            Some(targets) => self.send_by_target(targets, &events, &mut exceptions).await,
+        };
+        match sent {
+            Err(failure) if !failure.is_of_events() => Err(failure.error.into()),
+            _ => exceptions.into(),
         }
     }
 

@@ -4,6 +4,8 @@ mod codings;
 mod otlp;
 mod redirects;
 mod statuses;
+mod targets;
+mod texts;
 
 use std::{
     io::{Read, Write},
@@ -398,6 +400,29 @@ fn invalid_configuration_is_rejected_without_secrets() {
             r#"{ "url": "http://a", "retry_statuses": [409, 500], "fail_statuses": [500] }"#,
             "invalid `fail_statuses` entry 500",
         ),
+        (r#"{ "url": "http://a{b}/" }"#, "the host and the port cannot depend on events"),
+        (r#"{ "url": "{b}" }"#, "the host and the port cannot depend on events"),
+        (r#"{ "url": "http://u:secret@a/{b}" }"#, "`auth`"),
+        (r#"{ "url": "http://a/../{b}" }"#, "no segment `.` or `..`"),
+        (r#"{ "url": "http://a/{b?x=secret" }"#, "invalid `url`: invalid template"),
+        (r#"{ "url": "http://a/{b}", "interval": "1s" }"#, "invalid `url`: a source has no events"),
+        (r#"{ "url": "http://a/{b}", "preset": { "otlp": "logs" } }"#, "requests with `preset`"),
+        (
+            r#"{ "url": "http://a", "headers": { "X-A": "{b}" }, "interval": "1s" }"#,
+            "invalid `headers.x-a`: a source",
+        ),
+        (
+            r#"{ "url": "http://a", "headers": { "x": "secret{" } }"#,
+            "invalid `headers.x`: invalid template",
+        ),
+        (r#"{ "url": "http://a", "headers": { "Host": "{b}" } }"#, "`headers.host`: the host of"),
+        (
+            r#"{ "url": "http://a", "headers": { "x": "{b}" }, "auth": { "header": { "name": "X", "value": "secret" } } }"#,
+            "`auth` sets this header",
+        ),
+        (r#"{ "url": "http://a", "body": { "separator": "," } }"#, "`format: joined`"),
+        (r#"{ "url": "http://a", "body": {}, "preset": { "otlp": "logs" } }"#, "invalid `body`"),
+        (r#"{ "url": "http://a", "body": { "prefix": "{" } }"#, "`body.prefix`"),
     ] {
         let error = TestHost::new().component::<HttpClient>(config).err().unwrap().to_string();
         assert!(error.contains(part) && !error.contains("secret"), "{error}");

@@ -5,6 +5,9 @@ use std::{fmt, str::FromStr};
 use hyper::{Uri, header::HeaderValue, http::uri::PathAndQuery};
 use tremor_pdk::{Error, Result, net::Address};
 
+/// Maximum length of a path in the displayed form of a URL, in bytes.
+const SHOWN: usize = 200;
+
 /// A URL with the scheme `http` or `https`. The displayed form omits the query, which may contain a
 /// secret.
 #[derive(Clone, PartialEq, Eq)]
@@ -145,7 +148,10 @@ impl Url {
 impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.is_tls { "https" } else { "http" };
-        write!(f, "{scheme}://{}{}", self.authority(), self.target.path())
+        let path = self.target.path();
+        let shown = &path[..path.floor_char_boundary(SHOWN)];
+        let end = if shown.len() < path.len() { "…" } else { "" };
+        write!(f, "{scheme}://{}{shown}{end}", self.authority())
     }
 }
 

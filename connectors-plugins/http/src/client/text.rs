@@ -1,0 +1,230 @@
+//! Texts of requests that depend on events.
+
+use std::fmt;
+
+use tremor_pdk::{
+    Error, ErrorPolicy, EventRef, Result,
+    template::{Template, TimeCache},
+};
+
+use super::config::{Escape, Format};
+
+/// A template of the configuration, whose texts are parts of requests.
+#[derive(Clone, Debug)]
+pub(crate) struct Text {
+    /// The key, and the template if errors may show it.
+    name: String,
+    template: Template,
+    /// Maximum length of the text, in bytes.
+    most: usize,
+}
+
+impl Text {
+    /// Creates a text for the key `key` of the configuration. Errors show `shown`, which is the template or a part of
+    /// it.
+    pub(crate) fn new(key: &str, shown: Option<&str>, template: Template, most: usize) -> Self {
+        let shown = shown.map_or_else(String::new, |shown| format!(" `{}`", shown.escape_debug()));
+        Self { name: format!("`{key}`{shown}"), template, most }
+    }
+
+    /// Appends the text for an event to `out`. `escape` replaces a value that was appended to `out` at the given
+    /// offset. After an error, `out` is unchanged.
+    ///
+    /// # Errors
+    /// An error of the kind bad data, which makes the event a dead letter: a field has neither text nor a default, the
+    /// text is too long, or `escape` returned the reason for which a value cannot be a part of it.
+    pub(crate) fn render(
+        &self,
+        event: EventRef<'_>,
+        out: &mut String,
+        cache: &mut TimeCache,
+        mut escape: impl FnMut(&mut String, usize) -> Result<(), &'static str>,
+    ) -> Result<()> {
+        let (start, most) = (out.len(), self.most);
+        let (mut is_long, mut problem) = (false, None);
+        let rendered = self.template.render_escaped(event, out, cache, |out, at| {
+            // Do not escape a long value, because that would make it longer.
+            is_long |= out.len() - start > most;
+            if is_long || problem.is_some() {
+                out.truncate(at);
+            } else {
+                problem = escape(out, at).err();
+            }
+        });
+        let problem = match rendered {
+            Err(missing) => {
+                format!("{missing}; set the field, or add a default as in `{{FIELD:-DEFAULT}}`")
+            }
+            Ok(()) if is_long || out.len() - start > most => {
+                format!("its text for the event is longer than {most} bytes")
+            }
+            Ok(()) => match problem {
+                Some(problem) => problem.to_owned(),
+                None => return Ok(()),
+            },
+        };
+        out.truncate(start);
+        Err(unusable(format_args!("cannot render {}: {problem}", self.name)))
+    }
+
+    /// Returns an error about the text of an event.
+    pub(crate) fn error(&self, problem: &str) -> Error {
+        unusable(format_args!("cannot use {}: {problem}", self.name))
+    }
+}
+
+/// The way in which values become parts of a body.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Escaping {
+    escape: Escape,
+    is_lines: bool,
+}
+
+impl Escaping {
+    pub(crate) fn new(escape: Escape, format: Format) -> Self {
+        Self { escape, is_lines: format == Format::Ndjson }
+    }
+
+    /// Escapes the value at the end of `out`, from the offset `at`.
+    ///
+    /// # Errors
+    /// Returns the reason for which the value cannot be a part of a body.
+    pub(crate) fn apply(self, out: &mut String, at: usize) -> Result<(), &'static str> {
+        match self.escape {
+            Escape::Json => escape_json(out, at),
+            Escape::None if self.is_lines && out[at..].contains('\n') => {
+                return Err(
+                    "a value contains a line feed, after which the server would read another message",
+                );
+            }
+            Escape::None => {}
+        }
+        Ok(())
+    }
+}
+
+/// Returns an error that makes an event a dead letter.
+fn unusable(message: fmt::Arguments<'_>) -> Error {
+    Error::bad_data(message).with_policy(ErrorPolicy::DEAD_LETTER)
+}
+
+/// Percent-encodes the bytes of `out` from the offset `at` that are not
+/// [unreserved](https://www.rfc-editor.org/rfc/rfc3986#section-2.3), so that they are a part of one segment of a path
+/// or of one value of a query.
+pub(crate) fn percent_encode(out: &mut String, at: usize) {
+    encode(out, at, |byte| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte));
+}
+
+/// Percent-encodes the bytes of `out` from the offset `at` that a path with a query cannot contain, and `#`, behind
+/// which a URL has no path and no query.
+pub(crate) fn percent_encode_invalid(out: &mut String, at: usize) {
+    let marks = b"-._~:/?[]@!$&'()*+,;=%{}";
+    encode(out, at, |byte| byte.is_ascii_alphanumeric() || marks.contains(&byte));
+}
+
+fn encode(out: &mut String, at: usize, is_plain: impl Fn(u8) -> bool) {
+    let Some(first) = out.as_bytes()[at..].iter().position(|byte| !is_plain(*byte)) else { return };
+    // The bytes before are ASCII, so this is the start of a character.
+    let encoded = out.split_off(at + first);
+    for byte in encoded.bytes() {
+        if is_plain(byte) {
+            out.push(char::from(byte));
+        } else {
+            let digit = |it: u8| char::from(b"0123456789ABCDEF"[usize::from(it)]);
+            out.extend(['%', digit(byte >> 4), digit(byte & 15)]);
+        }
+    }
+}
+
+/// Escapes the bytes of `out` from the offset `at` for a string in JSON.
+pub(crate) fn escape_json(out: &mut String, at: usize) {
+    if out.as_bytes()[at..].iter().all(|byte| *byte >= 0x20 && !b"\"\\".contains(byte)) {
+        return;
+    }
+    let value = out.split_off(at);
+    for char in value.chars() {
+        match char {
+            '"' | '\\' => out.extend(['\\', char]),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\0'..'\x20' => {
+                let digit = |it: u32| char::from_digit(it, 16).unwrap_or_default();
+                out.push_str("\\u00");
+                out.extend([digit(u32::from(char) >> 4), digit(u32::from(char) & 15)]);
+            }
+            _ => out.push(char),
+        }
+    }
+}
+
+/// Returns whether a path has a segment that refers to another folder: `.` or `..`, also percent-encoded.
+pub(crate) fn has_dots(path: &str) -> bool {
+    path.split('/').any(|segment| {
+        // No longer segment is two points, each with three characters.
+        let decoded =
+            (segment.len() <= 6).then(|| segment.to_ascii_lowercase().replace("%2e", "."));
+        decoded.is_some_and(|it| it == "." || it == "..")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{escape_json, has_dots, percent_encode, percent_encode_invalid};
+    use crate::client::url::decoded;
+
+    fn after(prefix: &str, value: &str, escape: impl Fn(&mut String, usize)) -> String {
+        let mut out = format!("{prefix}{value}");
+        escape(&mut out, prefix.len());
+        out.strip_prefix(prefix).unwrap().to_owned()
+    }
+
+    #[test]
+    fn values_are_one_segment() {
+        for (value, encoded) in [
+            ("plain-._~09azAZ", "plain-._~09azAZ"),
+            ("../x", "..%2Fx"),
+            ("a/b", "a%2Fb"),
+            ("?x=#&+ ;", "%3Fx%3D%23%26%2B%20%3B"),
+            ("%2f%2E", "%252f%252E"),
+            ("a\r\n\0", "a%0D%0A%00"),
+            ("ä€", "%C3%A4%E2%82%AC"),
+            ("", ""),
+        ] {
+            assert_eq!(after("/a b/", value, percent_encode), encoded);
+        }
+        let fixed = "/a b/%2F?x=[1]&y=\"ä#\\{";
+        let encoded = "/a%20b/%2F?x=[1]&y=%22%C3%A4%23%5C{";
+        assert_eq!(after("http://a", fixed, percent_encode_invalid), encoded);
+    }
+
+    #[test]
+    fn segments_of_points_are_found() {
+        for path in [".", "/..", "/../", "/a/./b", "/%2e", "/.%2E/x", "/%2E%2e"] {
+            assert!(has_dots(path), "{path}");
+        }
+        for path in ["", "/", "/a", "/...", "/.a", "/%252e", "/a..", "//"] {
+            assert!(!has_dots(path), "{path}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn encoded_value_is_plain_and_can_be_decoded(value in any::<String>()) {
+            let encoded = after("ä/", &value, percent_encode);
+            let is_plain = |it: char| it.is_ascii_alphanumeric() || "-._~%".contains(it);
+            prop_assert!(encoded.chars().all(is_plain), "{}", encoded);
+            prop_assert_eq!(decoded(&encoded).as_deref(), Some(&*value));
+            prop_assert_eq!(&after("", &encoded, percent_encode_invalid), &encoded);
+        }
+
+        #[test]
+        fn escaped_value_is_a_string_of_json(value in any::<String>()) {
+            let text = format!("\"{}\"", after("\"ä", &value, escape_json));
+            prop_assert_eq!(serde_json::from_str::<String>(&text).ok(), Some(value));
+            prop_assert!(!text.contains('\n'));
+        }
+    }
+}
