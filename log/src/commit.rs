@@ -138,7 +138,9 @@ impl Committer {
         }
         let Some(written) = self.commit()? else { return Ok(Progress::Full) };
         self.commits_since_positions += 1;
-        if self.commits_since_positions >= COMMITS_PER_POSITIONS && self.shared.lock().is_settled_changed {
+        if self.commits_since_positions >= COMMITS_PER_POSITIONS
+            && self.shared.lock().is_settled_changed
+        {
             self.write_positions()?;
             self.reclaim();
         }
@@ -174,7 +176,12 @@ impl Committer {
         if self.active.is_none() {
             let Some(free) = self.take_segment()? else { return Ok(None) };
             opened = Some(free.before);
-            self.active = Some(Active { sequence: self.next_sequence, file: free.file, id: free.id, offset: DATA });
+            self.active = Some(Active {
+                sequence: self.next_sequence,
+                file: free.file,
+                id: free.id,
+                offset: DATA,
+            });
             // A sequence is not used twice, even if this segment gets no durable records.
             self.next_sequence += 1;
         }
@@ -236,7 +243,8 @@ impl Committer {
                 before,
             };
             // One copy is durable before the other one is overwritten, so that a crash leaves a valid header.
-            write_header(file, &header, 0).map_err(|it| (at("write the header of", &path)(it), true))?;
+            write_header(file, &header, 0)
+                .map_err(|it| (at("write the header of", &path)(it), true))?;
             head = header.encode();
             offset = BLOCK;
         }
@@ -274,8 +282,17 @@ impl Committer {
             let first = durable.first().map_or(last, |it| it.number);
             let size = self.pool.segment_bytes;
             let epoch = self.epoch;
-            let live =
-                Live { id, file, epoch, first, last, end, size, is_sealed: false, is_reusable: true };
+            let live = Live {
+                id,
+                file,
+                epoch,
+                first,
+                last,
+                end,
+                size,
+                is_sealed: false,
+                is_reusable: true,
+            };
             state.live.insert(sequence, live);
         } else if let Some(live) = state.live.get_mut(&sequence) {
             (live.last, live.end) = (last, end);
@@ -349,11 +366,17 @@ impl Committer {
             state.is_settled_changed = false;
             state.settled.clone()
         };
-        let written = self.positions.write(&settled);
+        let written = self.positions.write(&settled, false);
         if written.is_err() || !self.positions.is_durable(&settled) {
             self.shared.lock().is_settled_changed = true;
         }
         written
+    }
+
+    /// Returns the settled numbers that a crash cannot lose.
+    #[cfg(test)]
+    pub(crate) fn durably_settled(&self) -> &crate::settled::Settled {
+        self.positions.newest()
     }
 
     /// Frees the segments whose records are durably settled.
@@ -365,8 +388,12 @@ impl Committer {
                 || (is_early && state.settled.covers(it.first, it.last));
             it.is_sealed && is_settled
         };
-        let sequences: Vec<u64> =
-            state.live.iter().filter(|(_, it)| is_free(it)).map(|(sequence, _)| *sequence).collect();
+        let sequences: Vec<u64> = state
+            .live
+            .iter()
+            .filter(|(_, it)| is_free(it))
+            .map(|(sequence, _)| *sequence)
+            .collect();
         let freed: Vec<_> =
             sequences.into_iter().filter_map(|it| Some((it, state.live.remove(&it)?))).collect();
         drop(state);
@@ -379,9 +406,16 @@ impl Committer {
         }
     }
 
-    /// Removes the records that are not durable, when the log is closed.
-    pub(crate) fn abandon(&mut self) -> Vec<Waiting> {
-        self.group.extend(self.shared.lock().waiting.drain(..));
+    /// Writes which records are settled when the log is closed, and returns the records that are not durable. If there
+    /// are none, the next run continues with the next number.
+    pub(crate) fn close(&mut self) -> Vec<Waiting> {
+        let settled = {
+            let mut state = self.shared.lock();
+            self.group.extend(state.waiting.drain(..));
+            state.settled.clone()
+        };
+        // What is not written counts as not settled, and the records are delivered again.
+        let _ = self.positions.write(&settled, self.group.is_empty());
         self.group.drain(..).collect()
     }
 }

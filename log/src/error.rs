@@ -16,7 +16,10 @@ pub struct DeviceError {
 }
 
 /// Returns a function that adds the operation and its path to an error.
-pub(crate) fn at<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> DeviceError + 'a {
+pub(crate) fn at<'a>(
+    action: &'static str,
+    path: &'a Path,
+) -> impl FnOnce(io::Error) -> DeviceError + 'a {
     move |source| DeviceError { action, path: path.to_owned(), source }
 }
 
@@ -73,7 +76,9 @@ pub enum OpenError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Reason {
     /// The record is longer than half a segment.
-    #[error("cannot append a record of {len} bytes: a record has at most {max} bytes, which is half a segment")]
+    #[error(
+        "cannot append a record of {len} bytes: a record has at most {max} bytes, which is half a segment"
+    )]
     TooLarge {
         /// Length of the record in bytes.
         len: u64,
@@ -106,5 +111,7 @@ pub struct Refused {
 
 /// The log was closed before the record was durable. The record may be found when the log is opened again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the log was closed before the record was durable; append it again after the log was opened")]
+#[error(
+    "the log was closed before the record was durable; append it again after the log was opened"
+)]
 pub struct NotDurable;

@@ -73,7 +73,11 @@ impl Files {
     }
 
     /// Creates a file with these contents, or none at all: the file gets its name after its contents are durable.
-    pub(crate) fn create(&self, path: &Path, bytes: &[u8]) -> Result<Arc<dyn DiskFile>, DeviceError> {
+    pub(crate) fn create(
+        &self,
+        path: &Path,
+        bytes: &[u8],
+    ) -> Result<Arc<dyn DiskFile>, DeviceError> {
         let unfinished = Self::unfinished(path);
         let file = self.open(&unfinished, Open::Empty)?;
         file.write_at(&[std::io::IoSlice::new(bytes)], 0).map_err(at("write to", &unfinished))?;

@@ -39,7 +39,9 @@ pub(crate) enum Identity {
     /// One of both copies is unreadable.
     Damaged,
     /// The file does not exist, or neither copy is readable.
-    Missing { exists: bool },
+    Missing {
+        exists: bool,
+    },
 }
 
 /// What is in the folder of a log.
@@ -64,7 +66,8 @@ impl Contents {
 /// Reads everything but the records. Fails for a log of a newer version or of another owner.
 pub(crate) fn find(files: &Files, owner: &str) -> Result<Contents, OpenError> {
     let names = files.list(&files.dir)?;
-    let has = |path: PathBuf| path.file_name().is_some_and(|name| names.iter().any(|it| **it == *name));
+    let has =
+        |path: PathBuf| path.file_name().is_some_and(|name| names.iter().any(|it| **it == *name));
     let identity = find_identity(files, owner, has(files.identity()))?;
     let newer = |path: PathBuf, version| OpenError::Newer { path, version };
     let path = files.positions();
@@ -103,7 +106,8 @@ fn find_identity(files: &Files, owner: &str, exists: bool) -> Result<Identity, O
         return Ok(Identity::Missing { exists: false });
     }
     let mut bytes = vec![0; 2 * BLOCK as usize];
-    let read = files.open(&path, Open::Existing)?.read_at(&mut bytes, 0).map_err(at("read", &path))?;
+    let read =
+        files.open(&path, Open::Existing)?.read_at(&mut bytes, 0).map_err(at("read", &path))?;
     let mut readable = 0;
     for copy in bytes[..read].chunks(BLOCK as usize) {
         match read_sheet(copy, MAGIC) {

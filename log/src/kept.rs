@@ -29,14 +29,26 @@ impl<'a> Kept<'a> {
     /// which does not stop the log from being opened.
     ///
     /// A part that was kept before is not kept twice: `sequence` and `from` identify it.
-    pub(crate) fn keep(&mut self, sequence: u64, file: &dyn DiskFile, from: u64, to: u64) -> Option<PathBuf> {
+    pub(crate) fn keep(
+        &mut self,
+        sequence: u64,
+        file: &dyn DiskFile,
+        from: u64,
+        to: u64,
+    ) -> Option<PathBuf> {
         let to = to.min(from + self.limit);
         let copy = self.copy(sequence, file, from, to);
         self.failed += u64::from(copy.is_err());
         copy.ok()
     }
 
-    fn copy(&mut self, sequence: u64, file: &dyn DiskFile, from: u64, to: u64) -> Result<PathBuf, DeviceError> {
+    fn copy(
+        &mut self,
+        sequence: u64,
+        file: &dyn DiskFile,
+        from: u64,
+        to: u64,
+    ) -> Result<PathBuf, DeviceError> {
         let dir = self.files.kept();
         let disk = &self.files.disk;
         if !disk.is_dir(&dir).map_err(at("open", &dir))? {
@@ -46,7 +58,8 @@ impl<'a> Kept<'a> {
         let names = self.files.list(&dir)?;
         let part = format!("-segment-{sequence:016x}-from-{from:012x}");
         // The names sort by age, because they begin with a number.
-        let next = names.iter().filter_map(|it| it.get(..10)?.parse::<u64>().ok()).max().unwrap_or(0) + 1;
+        let next =
+            names.iter().filter_map(|it| it.get(..10)?.parse::<u64>().ok()).max().unwrap_or(0) + 1;
         let earlier = names.iter().find(|it| it.ends_with(&part));
         let path = dir.join(earlier.cloned().unwrap_or_else(|| format!("{next:010}{part}")));
         self.make_space(&names, to - from)?;
@@ -59,7 +72,8 @@ impl<'a> Kept<'a> {
             if read == 0 {
                 break;
             }
-            copy.write_at(&[IoSlice::new(&buffer[..read])], offset - from).map_err(at("write to", &path))?;
+            copy.write_at(&[IoSlice::new(&buffer[..read])], offset - from)
+                .map_err(at("write to", &path))?;
             offset += read as u64;
         }
         copy.sync().map_err(at("sync", &path))?;

@@ -23,6 +23,8 @@ mod scan;
 mod segment;
 mod settled;
 mod state;
+#[cfg(test)]
+mod tests;
 mod walker;
 
 pub use disk::{Disk, DiskFile, Open, SystemDisk};

@@ -16,6 +16,9 @@ const MOST_SEGMENT: u64 = 1 << 30;
 /// Maximum bytes that are kept of cut and damaged parts.
 const MAX_KEPT: u64 = 64 << 20;
 
+/// Maximum bytes that wait for the disk, unless a single record is larger.
+pub(crate) const STAGING: u64 = 4 << 20;
+
 /// Least number of segments: one for commits, one that is reserved, and one with records that are not settled.
 const LEAST_SEGMENTS: u64 = 3;
 
@@ -68,7 +71,10 @@ mod tests {
     fn limits_that_cannot_be_kept_are_refused() {
         let error = |max, segment| Limits::new(max, segment).unwrap_err().to_string();
         assert!(error(4096, None).starts_with("invalid max_bytes 4096: expected at least "));
-        assert!(error(1 << 30, Some(5000)).starts_with("invalid segment_bytes 5000: expected a multiple of 4096"));
+        assert!(
+            error(1 << 30, Some(5000))
+                .starts_with("invalid segment_bytes 5000: expected a multiple of 4096")
+        );
         assert!(Limits::new(1 << 30, Some(512 << 20)).is_err());
     }
 }

@@ -10,7 +10,7 @@ use crate::commit::{Committer, Progress};
 use crate::disk::{Disk, DiskFile, SystemDisk};
 use crate::error::{DeviceError, NotDurable, OpenError, Reason, Refused, at};
 use crate::find::MAX_OWNER;
-use crate::limits::Limits;
+use crate::limits::{Limits, STAGING};
 use crate::open::{Opening, open};
 use crate::reader::Reader;
 use crate::record::is_record;
@@ -25,9 +25,6 @@ const BACKOFF: Duration = Duration::from_millis(10);
 
 /// Maximum time after which a commit is repeated.
 const MAX_BACKOFF: Duration = Duration::from_secs(1);
-
-/// Maximum bytes that wait for the disk, unless a single record is larger.
-const STAGING: u64 = 4 << 20;
 
 /// Settings of a log.
 #[derive(Clone)]
@@ -96,7 +93,11 @@ impl Log {
         let dir = std::path::absolute(dir).map_err(at("open", dir))?;
         if options.owner.len() > MAX_OWNER {
             let (name, value) = ("length of the owner", options.owner.len() as u64);
-            return Err(OpenError::Invalid { name, value, expected: format!("at most {MAX_OWNER}") });
+            return Err(OpenError::Invalid {
+                name,
+                value,
+                expected: format!("at most {MAX_OWNER}"),
+            });
         }
         let limits = Limits::new(options.max_bytes, options.segment_bytes)?;
         let Opening { committer, shared, opened, lock, max_ranges } =
@@ -286,9 +287,9 @@ fn drive(mut committer: Committer, shared: &Shared, lock: Arc<dyn DiskFile>) {
             Progress::Idle if !state.waiting.is_empty() => {}
             Progress::Idle if is_closed => break,
             Progress::Idle if state.is_settled_changed => {
-                let rested = shared.work.wait_timeout_while(state, REST, |it| {
-                    it.waiting.is_empty() && !it.is_closed
-                });
+                let rested = shared
+                    .work
+                    .wait_timeout_while(state, REST, |it| it.waiting.is_empty() && !it.is_closed);
                 let (state, rested) = rested.unwrap_or_else(PoisonError::into_inner);
                 drop(state);
                 if rested.timed_out() && committer.rest() == Progress::Failed {
@@ -297,8 +298,9 @@ fn drive(mut committer: Committer, shared: &Shared, lock: Arc<dyn DiskFile>) {
                 }
             }
             Progress::Idle => {
-                let is_idle =
-                    |it: &mut crate::state::State| it.waiting.is_empty() && !it.is_closed && !it.is_settled_changed;
+                let is_idle = |it: &mut crate::state::State| {
+                    it.waiting.is_empty() && !it.is_closed && !it.is_settled_changed
+                };
                 drop(shared.work.wait_while(state, is_idle));
             }
             Progress::Full | Progress::Failed if is_closed => break,
@@ -314,8 +316,7 @@ fn drive(mut committer: Committer, shared: &Shared, lock: Arc<dyn DiskFile>) {
             }
         }
     }
-    while committer.rest() == Progress::Worked {}
-    for waiting in committer.abandon() {
+    for waiting in committer.close() {
         (waiting.done)(Err(NotDurable));
     }
     drop(lock);

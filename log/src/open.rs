@@ -13,10 +13,10 @@ use crate::files::Files;
 use crate::find::{Contents, Identity, Segment, find, write_identity};
 use crate::kept::Kept;
 use crate::layout::{BLOCK, align};
-use crate::limits::Limits;
+use crate::limits::{Limits, STAGING};
 use crate::positions::PositionsFile;
 use crate::prepare::{Free, Pool};
-use crate::record::stamp;
+use crate::record::{HEADER_LEN, stamp};
 use crate::report::{Damage, DamageKind, Opened};
 use crate::scan::{KnownEnd, Scan, scan};
 use crate::segment::{DATA, SegmentHeader, write_header};
@@ -26,6 +26,10 @@ use crate::walker::{Step, Walker};
 
 /// A last segment with at most this many bytes of records is moved to the new one as a whole.
 const MOVE_WHOLE: u64 = 1 << 20;
+
+/// Maximum number of records that a run may have numbered without making them durable: those that fit into the bytes
+/// that may wait for the disk.
+const MOST_WAITING: u64 = STAGING / HEADER_LEN as u64;
 
 /// An open log, without a thread.
 pub(crate) struct Opening {
@@ -66,7 +70,12 @@ fn create_dirs(disk: &dyn Disk, dir: &Path) -> Result<(), DeviceError> {
 }
 
 /// Opens the log in `dir`.
-pub(crate) fn open(disk: Arc<dyn Disk>, dir: &Path, owner: &str, limits: Limits) -> Result<Opening, OpenError> {
+pub(crate) fn open(
+    disk: Arc<dyn Disk>,
+    dir: &Path,
+    owner: &str,
+    limits: Limits,
+) -> Result<Opening, OpenError> {
     create_dirs(&*disk, dir)?;
     let files = Files { disk, dir: dir.to_owned() };
     let path = files.lock();
@@ -98,22 +107,35 @@ struct Repair<'a> {
 }
 
 impl Repair<'_> {
-    fn run(mut self, mut contents: Contents, owner: &str, lock: Arc<dyn DiskFile>) -> Result<Opening, OpenError> {
+    fn run(
+        mut self,
+        mut contents: Contents,
+        owner: &str,
+        lock: Arc<dyn DiskFile>,
+    ) -> Result<Opening, OpenError> {
         let files = self.files;
-        self.identity(&contents, owner)?;
         for path in &contents.unfinished {
             files.remove(path)?;
         }
+        self.identity(&contents, owner)?;
         self.keep_unreadable(&contents)?;
         // A file may have got its name in a run that was killed before the name was durable.
         files.sync_dir()?;
+        let is_new = contents.is_new();
         let had_positions = contents.positions.unreadable < 2 && !contents.positions.is_missing();
         let mut settled = contents.positions.settled.clone();
         self.report_positions(&contents);
         let segments = std::mem::take(&mut contents.segments);
         let next_sequence = segments.last().map_or(0, |it| it.header.sequence) + 1;
-        let (mut unsettled, free, mut previous, highest) = self.scan_all(segments, &mut settled, had_positions)?;
-        let next = highest.max(settled.position()).max(settled.ranges().last().map_or(0, |it| it.1)) + 1;
+        let (mut unsettled, free, mut previous, highest) =
+            self.scan_all(segments, &mut settled, had_positions)?;
+        let highest =
+            highest.max(settled.position()).max(settled.ranges().last().map_or(0, |it| it.1));
+        // Records of the last run may have been written and not found. What is left of them must not be taken for
+        // other records with the same numbers.
+        let is_closed = contents.positions.is_closed || is_new;
+        let next =
+            highest + 1 + if is_closed || fault("numbers used again") { 0 } else { MOST_WAITING };
         settled.insert(previous.last + 1, next - 1);
         let ranges = self.limits.ranges;
         let positions = PositionsFile::open(files, contents.positions, &settled, ranges)?;
@@ -129,9 +151,11 @@ impl Repair<'_> {
             opened.records += it.scan.unsettled.0;
             opened.bytes += it.scan.unsettled.1;
         }
-        let last_is_open = unsettled.last().is_some_and(|it| it.segment.header.sequence == previous.sequence);
+        let last_is_open =
+            unsettled.last().is_some_and(|it| it.segment.header.sequence == previous.sequence);
         if last_is_open && let Some(last) = unsettled.pop() {
-            moved = self.move_last(last, epoch, &settled, next_sequence, &mut previous, &mut live)?;
+            moved =
+                self.move_last(last, epoch, &settled, next_sequence, &mut previous, &mut live)?;
         }
         for Unsettled { segment, scan } in unsettled {
             if let Some(copy) = segment.unreadable {
@@ -153,8 +177,15 @@ impl Repair<'_> {
         let max_ranges = positions.max_ranges();
         let shared = Shared::new(State { next, live, settled, ..State::default() });
         let sequence = next_sequence + u64::from(moved.is_some());
-        let mut committer =
-            Committer::new(Arc::clone(&shared), files.clone(), epoch, self.pool, positions, previous, sequence);
+        let mut committer = Committer::new(
+            Arc::clone(&shared),
+            files.clone(),
+            epoch,
+            self.pool,
+            positions,
+            previous,
+            sequence,
+        );
         if let Some((id, file, offset)) = moved {
             committer.resume(next_sequence, id, file, offset);
         }
@@ -201,7 +232,7 @@ impl Repair<'_> {
         had_positions: bool,
     ) -> Result<(Vec<Unsettled>, Vec<(Segment, u64)>, Previous, u64), DeviceError> {
         let mut free = Vec::new();
-        let mut chain: VecDeque<(Segment, Option<KnownEnd>)> = VecDeque::new();
+        let mut chain: VecDeque<(Segment, Option<KnownEnd>, u64)> = VecDeque::new();
         let mut follower: Option<SegmentHeader> = None;
         for segment in segments.into_iter().rev() {
             self.pool.add_existing(segment.id, segment.len);
@@ -215,13 +246,14 @@ impl Repair<'_> {
             let is_named = follower.is_some_and(|it| it.previous == sequence);
             let known = follower.filter(|_| is_named);
             let known = known.map(|it| KnownEnd { end: it.previous_end, last: it.previous_last });
+            let bound = follower.map_or(u64::MAX, |it| it.previous_last);
             follower = Some(segment.header);
-            chain.push_front((segment, known));
+            chain.push_front((segment, known, bound));
         }
         let mut unsettled = Vec::new();
         let mut previous = Previous::default();
         let mut highest = 0;
-        while let Some((segment, known)) = chain.pop_front() {
+        while let Some((segment, known, bound)) = chain.pop_front() {
             let header = segment.header;
             self.check_missing(&segment, previous, settled, had_positions);
             settled.insert(previous.last.saturating_add(1), header.first.saturating_sub(1));
@@ -236,9 +268,18 @@ impl Repair<'_> {
                 let (kind, path) = (DamageKind::Header, self.files.segment(segment.id));
                 self.damage.push(Damage { kind, path, from: 0, to: DATA, records: 0, kept: None });
             }
-            let scan = scan(self.files, &segment, known, settled, &mut self.kept, &mut self.damage)?;
+            let scan = scan(
+                self.files,
+                &segment,
+                known,
+                bound,
+                settled,
+                &mut self.kept,
+                &mut self.damage,
+            )?;
             highest = highest.max(scan.highest);
-            let (end, last) = known.map_or((scan.end, scan.last), |it| (it.end, it.last.max(scan.last)));
+            let (end, last) =
+                known.map_or((scan.end, scan.last), |it| (it.end, it.last.max(scan.last)));
             let last = last.max(previous.last);
             previous = Previous { sequence: header.sequence, end, last };
             if scan.unsettled.0 == 0 {
@@ -252,13 +293,20 @@ impl Repair<'_> {
     }
 
     /// Reports records of segments that are gone although the records were not settled.
-    fn check_missing(&mut self, segment: &Segment, previous: Previous, settled: &Settled, had_positions: bool) {
+    fn check_missing(
+        &mut self,
+        segment: &Segment,
+        previous: Previous,
+        settled: &Settled,
+        had_positions: bool,
+    ) {
         let header = &segment.header;
         let is_first = previous.sequence == 0;
         let is_gone = header.previous != previous.sequence && !(is_first && !had_positions);
         if is_gone && !settled.covers(previous.last + 1, header.previous_last) {
             let path = self.files.segment(segment.id);
-            let records = header.previous_last.saturating_sub(previous.last.max(settled.position()));
+            let records =
+                header.previous_last.saturating_sub(previous.last.max(settled.position()));
             let kind = DamageKind::Missing;
             self.damage.push(Damage { kind, path, from: 0, to: 0, records, kept: None });
         }
@@ -316,7 +364,9 @@ impl Repair<'_> {
         let bytes: u64 = records.iter().map(|it| it.1.len() as u64).sum();
         let numbers = records.first().map(|it| it.0).zip(records.last().map(|it| it.0));
         let target = match numbers {
-            Some(numbers) if DATA + bytes <= self.limits.segment_bytes => self.target()?.zip(Some(numbers)),
+            Some(numbers) if DATA + bytes <= self.limits.segment_bytes => {
+                self.target()?.zip(Some(numbers))
+            }
             _ => None,
         };
         let Some((free, (first, last))) = target else {
@@ -338,7 +388,8 @@ impl Repair<'_> {
             before: free.before,
         };
         let records: Vec<Vec<u8>> = records.into_iter().map(|it| it.1).collect();
-        write_moved(&*free.file, &header, &records).map_err(at("write to", &self.files.segment(free.id)))?;
+        write_moved(&*free.file, &header, &records)
+            .map_err(at("write to", &self.files.segment(free.id)))?;
         let end = DATA + bytes;
         *previous = Previous { sequence, end, last };
         let size = self.limits.segment_bytes;
@@ -414,7 +465,11 @@ impl Repair<'_> {
 
 /// Writes records that may be durable elsewhere. The header names their old place as cut off, so it is written after
 /// they are durable here, and a header of an earlier use is removed before they overwrite what it describes.
-fn write_moved(file: &dyn DiskFile, header: &SegmentHeader, records: &[Vec<u8>]) -> std::io::Result<()> {
+fn write_moved(
+    file: &dyn DiskFile,
+    header: &SegmentHeader,
+    records: &[Vec<u8>],
+) -> std::io::Result<()> {
     if header.before != 0 {
         for copy in 0..2 {
             write_header(file, &SegmentHeader::default(), copy)?;

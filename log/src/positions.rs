@@ -24,6 +24,8 @@ pub(crate) struct PositionsFile {
 /// What opening found in the file.
 pub(crate) struct Found {
     pub(crate) settled: Settled,
+    /// `true` if the log was closed with nothing waiting, and not used since.
+    pub(crate) is_closed: bool,
     /// Number of blocks that are unreadable. One may be the result of a crash.
     pub(crate) unreadable: usize,
     winner: Option<(u64, u64)>,
@@ -47,17 +49,25 @@ pub(crate) fn find(
     file: Option<Arc<dyn DiskFile>>,
 ) -> Result<Result<Found, Newer>, DeviceError> {
     let path = files.positions();
-    let mut found = Found { settled: Settled::default(), unreadable: 0, winner: None, file: None, block: 0 };
+    let mut found = Found {
+        settled: Settled::default(),
+        is_closed: false,
+        unreadable: 0,
+        winner: None,
+        file: None,
+        block: 0,
+    };
     let Some(file) = file else { return Ok(Ok(found)) };
     found.block = file.len().map_err(at("read", &path))? / 2;
     for index in 0..2 {
         let mut bytes = vec![0; found.block as usize];
         let read = file.read_at(&mut bytes, index * found.block).map_err(at("read", &path))?;
         match decode(&bytes[..read]) {
-            Positions::Valid { counter, settled } => {
+            Positions::Valid { counter, settled, is_closed } => {
                 if found.winner.is_none_or(|(it, _)| it < counter) {
                     found.winner = Some((counter, index));
                     found.settled = settled;
+                    found.is_closed = is_closed;
                 }
             }
             Positions::Newer(version) => return Ok(Err(Newer(version))),
@@ -81,7 +91,7 @@ impl PositionsFile {
         let (Some(file), true) = (found.file, found.block >= positions_len(1) as u64) else {
             let mut bytes = Vec::new();
             for counter in 1..3 {
-                bytes.extend(encode(&settled.lowest(ranges), counter));
+                bytes.extend(encode(&settled.lowest(ranges), counter, false));
                 bytes.resize((block * counter) as usize, 0);
             }
             let file = files.create(&path, &bytes)?;
@@ -95,14 +105,14 @@ impl PositionsFile {
             // The valid block may be in the page cache only. If it is, the other block is the durable one, so this one
             // is made durable first. It is written again with equal bytes, because an earlier sync of these bytes may
             // have failed, and then a sync alone would not write them.
-            let bytes = encode(&found.settled, counter);
+            let bytes = encode(&found.settled, counter, found.is_closed);
             this.write_block(index, &bytes)?;
         }
         // The slot after the winner is the other one, because counters and slots alternate.
         let other = found.winner.map_or(0, |(_, index)| 1 - index);
         this.counter += 1 + u64::from((this.counter + 1) % 2 != other);
-        this.write_counted(other, settled)?;
-        this.write(settled)?;
+        this.write_counted(other, settled, false)?;
+        this.write(settled, false)?;
         Ok(this)
     }
 
@@ -119,6 +129,12 @@ impl PositionsFile {
         self.durable.iter().all(|it| it.covers(first, last))
     }
 
+    /// Returns what the newer block contains.
+    #[cfg(test)]
+    pub(crate) fn newest(&self) -> &Settled {
+        &self.durable[(self.counter % 2) as usize]
+    }
+
     /// Returns whether both blocks contain these numbers.
     pub(crate) fn is_durable(&self, settled: &Settled) -> bool {
         let settled = settled.lowest(self.max_ranges());
@@ -127,16 +143,21 @@ impl PositionsFile {
 
     /// Writes the older block and makes it durable. After an error the block may have any contents, so the next call
     /// writes the same one.
-    pub(crate) fn write(&mut self, settled: &Settled) -> Result<(), DeviceError> {
+    pub(crate) fn write(&mut self, settled: &Settled, is_closed: bool) -> Result<(), DeviceError> {
         self.counter += 1;
-        let written = self.write_counted(self.counter % 2, settled);
+        let written = self.write_counted(self.counter % 2, settled, is_closed);
         self.counter -= u64::from(written.is_err());
         written
     }
 
-    fn write_counted(&mut self, index: u64, settled: &Settled) -> Result<(), DeviceError> {
+    fn write_counted(
+        &mut self,
+        index: u64,
+        settled: &Settled,
+        is_closed: bool,
+    ) -> Result<(), DeviceError> {
         let settled = settled.lowest(self.max_ranges());
-        let bytes = encode(&settled, self.counter);
+        let bytes = encode(&settled, self.counter, is_closed);
         self.write_block(index, &bytes)?;
         self.durable[index as usize] = settled;
         Ok(())

@@ -139,7 +139,10 @@ impl Pool {
                 zeros = &zeros[..zeros.len().saturating_sub(DATA as usize)];
             }
             let buffers = [IoSlice::new(&head), IoSlice::new(zeros)];
-            segment.file.write_at(&buffers, segment.written).map_err(at("write to", &unfinished))?;
+            segment
+                .file
+                .write_at(&buffers, segment.written)
+                .map_err(at("write to", &unfinished))?;
             let before = segment.written;
             segment.written += (head.len() + zeros.len()) as u64;
             let is_due = before / SYNC_EVERY != segment.written / SYNC_EVERY;

@@ -102,7 +102,12 @@ impl Reader {
     }
 
     /// Settles the numbers between `before` and the next record, whose records are damaged.
-    fn settle_lost(&mut self, path: &std::path::Path, before: u64, end: u64) -> Result<(), DeviceError> {
+    fn settle_lost(
+        &mut self,
+        path: &std::path::Path,
+        before: u64,
+        end: u64,
+    ) -> Result<(), DeviceError> {
         let Some((_, walker)) = &mut self.current else { return Ok(()) };
         let found = walker.peek(end).map_err(at("read", path))?;
         if let Some(number) = found {
@@ -132,7 +137,13 @@ impl Reader {
             self.next_sequence = *sequence;
         }
         let end = if fault("records read before they are durable") { live.size } else { live.end };
-        Some(Part { sequence: *sequence, id: live.id, end, last: live.last, is_complete: live.is_sealed })
+        Some(Part {
+            sequence: *sequence,
+            id: live.id,
+            end,
+            last: live.last,
+            is_complete: live.is_sealed,
+        })
     }
 
     /// Continues with the first record whose number is at least `number`, which may have been returned before. Reads
@@ -140,7 +151,8 @@ impl Reader {
     pub fn seek(&mut self, number: u64) {
         let state = self.shared.lock();
         let holds = |it: &Live| it.last >= number;
-        let found = state.live.iter().find(|(_, it)| holds(it)).or_else(|| state.live.iter().next_back());
+        let found =
+            state.live.iter().find(|(_, it)| holds(it)).or_else(|| state.live.iter().next_back());
         self.next_sequence = found.map_or(0, |it| *it.0);
         self.current = None;
         self.last = number.saturating_sub(1);

@@ -108,7 +108,9 @@ pub(crate) fn may_be_new(bytes: &[u8], epoch: u64, last: u64, first: u64) -> boo
     // A segment contains at most one record for each 64 bytes.
     let is_next = number > last && number - last < 1 << 32;
     let is_older = header_len(bytes).is_some_and(|len| {
-        len <= bytes.len() as u64 && number < first && is_intact(&bytes[..len as usize], u64_at(bytes, EPOCH))
+        len <= bytes.len() as u64
+            && number < first
+            && is_intact(&bytes[..len as usize], u64_at(bytes, EPOCH))
     });
     !is_older && (is_magic || is_epoch) && (is_next || is_epoch)
 }
@@ -132,7 +134,9 @@ mod tests {
         let mut bytes = record(b"payload");
         stamp(&mut bytes, 7, 99);
         let limit = bytes.len() as u64;
-        let is_valid = |it: &[u8]| header(it, 99, 6, limit).is_some_and(|it| it.len == limit) && is_intact(it, 99);
+        let is_valid = |it: &[u8]| {
+            header(it, 99, 6, limit).is_some_and(|it| it.len == limit) && is_intact(it, 99)
+        };
         assert!(is_valid(&bytes) && !is_intact(&bytes, 98));
         for bit in 0..bytes.len() * 8 {
             bytes[bit / 8] ^= 1 << (bit % 8);

@@ -36,11 +36,14 @@ pub(crate) struct KnownEnd {
     pub(crate) last: u64,
 }
 
-/// Scans a segment. Numbers of records that are lost become settled, so that nobody waits for them.
+/// Scans a segment. Records with a number above `bound` are copies of records in a later segment, which a commit left
+/// that failed. Numbers of records that are lost become settled, so that nobody waits for them.
+#[expect(clippy::too_many_arguments, reason = "the parts have nothing in common")]
 pub(crate) fn scan(
     files: &Files,
     segment: &Segment,
     known: Option<KnownEnd>,
+    bound: u64,
     settled: &mut Settled,
     kept: &mut Kept<'_>,
     damage: &mut Vec<Damage>,
@@ -51,8 +54,13 @@ pub(crate) fn scan(
     let limit = known.map_or(segment.len, |it| it.end);
     let before = header.first.saturating_sub(1);
     let mut walker = Walker::new(segment.file.clone(), header.epoch, DATA, before);
-    let mut scan =
-        Scan { last: before, end: DATA, commit: (DATA, before), unsettled: (0, 0), highest: before };
+    let mut scan = Scan {
+        last: before,
+        end: DATA,
+        commit: (DATA, before),
+        unsettled: (0, 0),
+        highest: before,
+    };
     let mut holes: Vec<(u64, u64, u64)> = Vec::new();
     let mut lost_after = None;
     let mut keep = |kind, from, to, records| {
@@ -61,6 +69,7 @@ pub(crate) fn scan(
     };
     let end = loop {
         match walker.next(limit).map_err(read)? {
+            Step::Record { number, .. } if number > bound => break None,
             Step::Record { number, offset, len } => {
                 if let Some((from, to)) = lost_after.take() {
                     let records = number - scan.last - 1;
@@ -80,19 +89,20 @@ pub(crate) fn scan(
                 scan.end = offset + len;
             }
             Step::Damage { from, to } => lost_after = Some((from, to)),
-            Step::End { at } => break at,
+            Step::End { at } => break Some(at),
         }
     };
     scan.highest = scan.last;
+    let Some(end) = end else { return Ok(scan) };
     for (from, to, records) in holes {
         // A commit begins only when the previous one is durable. Only the last one may be unfinished.
         let is_tail = known.is_none() && to > scan.commit.0;
         keep(if is_tail { DamageKind::Tail } else { DamageKind::Records }, from, to, records);
     }
     if let Some(known) = known {
-        if scan.end < known.end {
+        if end < known.end {
             let records = known.last.saturating_sub(scan.last);
-            keep(DamageKind::Records, scan.end, known.end, records);
+            keep(DamageKind::Records, end, known.end, records);
         }
         scan.highest = scan.last.max(known.last);
     } else if let Some(to) = tail(&mut walker, segment, end, &scan).map_err(read)? {
@@ -108,7 +118,12 @@ pub(crate) fn scan(
 
 /// Returns the end of the bytes after the last record that are neither zeros nor what the file contained before it was
 /// reused.
-fn tail(walker: &mut Walker, segment: &Segment, end: u64, scan: &Scan) -> std::io::Result<Option<u64>> {
+fn tail(
+    walker: &mut Walker,
+    segment: &Segment,
+    end: u64,
+    scan: &Scan,
+) -> std::io::Result<Option<u64>> {
     let limit = segment.len;
     let padded = align(scan.end).min(limit);
     let is_padding_zero =

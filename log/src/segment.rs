@@ -88,7 +88,11 @@ pub(crate) fn read_headers(file: &dyn DiskFile) -> io::Result<Headers> {
 }
 
 /// Writes one copy of a header and makes it durable.
-pub(crate) fn write_header(file: &dyn DiskFile, header: &SegmentHeader, copy: u64) -> io::Result<()> {
+pub(crate) fn write_header(
+    file: &dyn DiskFile,
+    header: &SegmentHeader,
+    copy: u64,
+) -> io::Result<()> {
     file.write_at(&[IoSlice::new(&header.encode())], copy * BLOCK)?;
     file.sync()
 }

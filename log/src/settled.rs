@@ -48,7 +48,8 @@ impl Settled {
         let from = self.ranges.partition_point(|range| range.1 < first.saturating_sub(1));
         let to = self.ranges.partition_point(|range| range.0 <= last.saturating_add(1));
         let mut merged = (first, last);
-        if let (Some(lowest), Some(highest)) = (self.ranges.get(from), self.ranges.get(to.wrapping_sub(1)))
+        if let (Some(lowest), Some(highest)) =
+            (self.ranges.get(from), self.ranges.get(to.wrapping_sub(1)))
             && from < to
         {
             merged = (first.min(lowest.0), last.max(highest.1));
@@ -71,11 +72,13 @@ pub(crate) fn positions_len(ranges: usize) -> usize {
     (SHEET_HEADER + ranges * RANGE).next_multiple_of(crate::layout::BLOCK as usize)
 }
 
-pub(crate) fn encode(settled: &Settled, counter: u64) -> Vec<u8> {
+/// Returns a block of positions. `is_closed` is set if no record was appended after the settled ones became durable.
+pub(crate) fn encode(settled: &Settled, counter: u64, is_closed: bool) -> Vec<u8> {
     let mut bytes = sheet(MAGIC, SHEET_HEADER + settled.ranges.len() * RANGE);
     put(&mut bytes, 16, &counter.to_le_bytes());
     put(&mut bytes, 24, &settled.position.to_le_bytes());
     put(&mut bytes, 32, &(settled.ranges.len() as u32).to_le_bytes());
+    put(&mut bytes, 36, &u32::from(is_closed).to_le_bytes());
     for (index, (first, last)) in settled.ranges.iter().enumerate() {
         put(&mut bytes, SHEET_HEADER + index * RANGE, &first.to_le_bytes());
         put(&mut bytes, SHEET_HEADER + index * RANGE + 8, &last.to_le_bytes());
@@ -87,7 +90,7 @@ pub(crate) fn encode(settled: &Settled, counter: u64) -> Vec<u8> {
 /// A block of positions that was read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Positions {
-    Valid { counter: u64, settled: Settled },
+    Valid { counter: u64, settled: Settled, is_closed: bool },
     Newer(u16),
     Invalid,
 }
@@ -111,7 +114,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Positions {
         }
         settled.ranges.push(range);
     }
-    Positions::Valid { counter: u64_at(bytes, 16), settled }
+    Positions::Valid { counter: u64_at(bytes, 16), settled, is_closed: u32_at(bytes, 36) == 1 }
 }
 
 #[cfg(test)]
@@ -135,8 +138,10 @@ mod tests {
                 }
                 let is_covered = (first..=last + 2).all(|it| numbers.contains(&it));
                 assert_eq!(settled.covers(first, last + 2), is_covered);
-                let bytes = encode(&settled, 5);
-                assert_eq!(decode(&bytes), Positions::Valid { counter: 5, settled: settled.clone() });
+                let bytes = encode(&settled, 5, true);
+                let expected =
+                    Positions::Valid { counter: 5, settled: settled.clone(), is_closed: true };
+                assert_eq!(decode(&bytes), expected);
             }
         }
     }
