@@ -479,8 +479,13 @@ fn write_moved(
     let padding = vec![0; len.next_multiple_of(BLOCK as usize) - len];
     let records = records.iter().map(|it| IoSlice::new(it));
     let buffers: Vec<_> = records.chain([IoSlice::new(&padding)]).collect();
+    if fault("header of moved records written first") {
+        write_header(file, header, 0)?;
+    }
     file.write_at(&buffers, DATA)?;
-    file.sync()?;
+    if !fault("header of moved records written first") {
+        file.sync()?;
+    }
     write_header(file, header, 0)?;
     write_header(file, header, 1)
 }

@@ -9,8 +9,8 @@ use crate::tests::model::{Model, Stepped};
 /// Crash points that CI runs.
 const CRASHES: u64 = 10_000;
 
-/// Actions of a workload.
-const ACTIONS: usize = 90;
+/// Runs of a log between its creation and the last comparison.
+const LIVES: u32 = 3;
 
 /// Crashes while the log is opened after a crash, at most.
 const CRASHES_OF_OPENING: u32 = 2;
@@ -18,44 +18,54 @@ const CRASHES_OF_OPENING: u32 = 2;
 /// What a run did.
 pub(super) struct Ran {
     pub(super) crashes: u64,
-    /// `true` if the workload ended before its crash.
+    /// `true` if the first workload ended before its crash.
     pub(super) is_complete: bool,
 }
 
-/// Runs the workload of a seed, with a crash at its operation `crash_at` and at random operations of opening.
+/// Runs the workload of a seed, with a crash at its operation `crash_at`. Later workloads, and openings, crash at random
+/// operations.
 pub(super) fn run(seed: u64, crash_at: u64) -> Result<Ran, String> {
     let disk = SimDisk::new(seed ^ crash_at.rotate_left(32));
     let mut random = fastrand::Rng::with_seed(seed);
     let segments = random.u64(3..6);
     // A third of the disks never fail, so that the causes of a failure stay apart.
-    disk.fail_one_in([0, 20, 60][random.usize(..3)]);
+    let fails_one_in = [0, 20, 60][random.usize(..3)];
     let mut model = Model::default();
     disk.trace(env::var_os("TREMOR_SEED").is_some());
-    disk.stop_after(crash_at);
-    let mut log = None;
-    let life = workload(&disk, segments, &mut random, &mut model, &mut log);
-    let is_complete = !disk.is_stopped();
-    life?;
-    drop(log.take());
-    let mut random = fastrand::Rng::with_seed(seed ^ crash_at);
-    let mut crashes = 1;
-    crash(&disk, &mut random);
-    for _ in 0..random.u32(..=CRASHES_OF_OPENING) {
-        disk.stop_after(random.u64(1..60));
-        let opened = Stepped::open(&disk, segments);
-        if !disk.is_stopped() {
-            // Opening has ended before its crash or with an error of the disk. What it delivers is a promise.
-            if let Ok(mut log) = opened {
+    let mut ran = Ran { crashes: 0, is_complete: false };
+    for life in 0..LIVES {
+        disk.fail_one_in(fails_one_in);
+        disk.stop_after(if life == 0 { crash_at } else { random.u64(1..200) });
+        if let Some(mut log) = open(&disk, segments) {
+            model.verify(&mut log)?;
+            workload(&disk, &mut log, &mut random, &mut model)?;
+        }
+        if life == 0 {
+            ran.is_complete = !disk.is_stopped();
+            // What follows is to differ between the crash points of a workload.
+            random = fastrand::Rng::with_seed(seed ^ crash_at.rotate_left(16));
+        }
+        ran.crashes += 1;
+        crash(&disk, &mut random);
+        for _ in 0..random.u32(..=CRASHES_OF_OPENING) {
+            disk.stop_after(random.u64(1..60));
+            if let Ok(mut log) = Stepped::open(&disk, segments) {
+                // What is delivered is a promise.
                 model.verify(&mut log)?;
             }
+            ran.crashes += 1;
+            crash(&disk, &mut random);
         }
-        crashes += 1;
-        crash(&disk, &mut random);
     }
+    finish(&disk, segments, &mut model)?;
+    Ok(ran)
+}
+
+/// Opens a log on a disk that does not fail, shows that it works, and compares it with the model.
+fn finish(disk: &SimDisk, segments: u64, model: &mut Model) -> Result<(), String> {
     disk.fail_one_in(0);
-    let mut log = Stepped::open(&disk, segments).map_err(|it| it.to_string())?;
+    let mut log = Stepped::open(disk, segments).map_err(|it| it.to_string())?;
     model.verify(&mut log)?;
-    // The log works: what is appended now is acknowledged.
     model.unsettled().into_iter().for_each(|it| model.settle(&log, it));
     for len in [10, 12_000, 3000, 15_000, 100] {
         model.append(&log, len);
@@ -77,44 +87,40 @@ pub(super) fn run(seed: u64, crash_at: u64) -> Result<Ran, String> {
     }
     drop(log);
     disk.lose_power();
-    let mut log = Stepped::open(&disk, segments).map_err(|it| it.to_string())?;
-    model.verify(&mut log)?;
-    Ok(Ran { crashes, is_complete })
+    let mut log = Stepped::open(disk, segments).map_err(|it| it.to_string())?;
+    model.verify(&mut log)
 }
 
 fn crash(disk: &SimDisk, random: &mut fastrand::Rng) {
     if random.u8(..4) == 0 { disk.kill() } else { disk.lose_power() }
 }
 
-/// Opens the log and uses it, until the machine stops or the workload ends.
+/// Opens the log. An error of the disk is retried, as a caller would. Returns `None` when the machine stops.
+fn open(disk: &SimDisk, segments: u64) -> Option<Stepped> {
+    while !disk.is_stopped() {
+        if let Ok(log) = Stepped::open(disk, segments) {
+            return Some(log);
+        }
+    }
+    None
+}
+
+/// Uses the log until the machine stops or the workload ends.
 fn workload(
     disk: &SimDisk,
-    segments: u64,
+    log: &mut Stepped,
     random: &mut fastrand::Rng,
     model: &mut Model,
-    slot: &mut Option<Stepped>,
 ) -> Result<(), String> {
-    // An error of the disk is retried, as a caller would.
-    let log = loop {
-        if disk.is_stopped() {
-            return Ok(());
-        }
-        if let Ok(log) = Stepped::open(disk, segments) {
-            break slot.insert(log);
-        }
-        if !disk.is_stopped() {
-            disk.release_locks();
-        }
-    };
     let mut delivered = Vec::new();
-    for _ in 0..ACTIONS {
+    for _ in 0..random.usize(60..500) {
         if disk.is_stopped() {
             break;
         }
         match random.u8(..16) {
             0..5 => {
                 let is_small = random.u8(..8) > 0;
-                let len = if is_small { random.usize(..1500) } else { random.usize(..16_000) };
+                let len = if is_small { random.usize(..3000) } else { random.usize(..16_000) };
                 if log.shared.lock().staged_bytes < 40_000 {
                     model.append(log, len);
                 }
@@ -124,20 +130,20 @@ fn workload(
                 model.acknowledgements()?;
             }
             10..12 => {
-                if let Some(number) = model.read(log)? {
-                    delivered.push(number);
+                for _ in 0..random.u32(1..5) {
+                    delivered.extend(model.read(log)?);
                 }
             }
-            12..15 if !delivered.is_empty() => {
-                // Mostly in order, and sometimes all but one, which then holds its segment.
-                let index = if random.bool() { 0 } else { random.usize(..delivered.len()) };
-                let number = delivered.remove(index);
-                model.settle(log, number);
+            12..15 => {
+                for _ in 0..random.usize(1..4).min(delivered.len()) {
+                    // Mostly in order, and sometimes all but one, which then holds its segment.
+                    let index = if random.bool() { 0 } else { random.usize(..delivered.len()) };
+                    model.settle(log, delivered.remove(index));
+                }
             }
-            15 => {
+            _ => {
                 let _: Progress = log.committer.rest();
             }
-            _ => {}
         }
         if !disk.is_stopped() {
             model.note_durably_settled(log);

@@ -85,6 +85,18 @@ fn write(contents: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
     contents[offset..end].copy_from_slice(bytes);
 }
 
+/// Fills a sector with other bytes, because the power was lost while it was written. A sector that is written with
+/// equal bytes stays what it is.
+fn spoil(contents: &mut [u8], offset: usize, bytes: &[u8]) {
+    let is_equal = contents.get(offset..offset + bytes.len()) == Some(bytes);
+    let sector = offset / SECTOR * SECTOR..offset / SECTOR * SECTOR + SECTOR;
+    if let Some(sector) = contents.get_mut(sector)
+        && !is_equal
+    {
+        sector.fill(0xA5);
+    }
+}
+
 impl Inode {
     /// Makes each sector of the pending changes durable or not, by chance.
     fn tear(&mut self, random: &mut fastrand::Rng) {
@@ -101,6 +113,8 @@ impl Inode {
                         let end = end.min(bytes.len());
                         if random.f64() < chance {
                             write(&mut self.durable, offset + at, &bytes[at..end]);
+                        } else if chance > 0.0 && random.u8(..16) == 0 {
+                            spoil(&mut self.durable, offset + at, &bytes[at..end]);
                         }
                         at = end;
                     }
@@ -214,10 +228,6 @@ impl SimDisk {
         self.world().is_stopped
     }
 
-    pub(super) fn operations(&self) -> u64 {
-        self.world().operations
-    }
-
     /// Makes one of `count` writes and syncs fail.
     pub(super) fn fail_one_in(&self, count: u32) {
         self.world().fails_one_in = count;
@@ -245,11 +255,6 @@ impl SimDisk {
         world.locked.clear();
         world.stops_at = None;
         world.is_stopped = false;
-    }
-
-    /// Releases the locks of a log that was not opened.
-    pub(super) fn release_locks(&self) {
-        self.world().locked.clear();
     }
 
     /// Ends the process and loses what was not synced.

@@ -2,4 +2,7 @@
 
 mod crash;
 mod disk;
+mod faults;
+mod flips;
+mod forged;
 mod model;

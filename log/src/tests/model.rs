@@ -70,8 +70,14 @@ impl Stepped {
     }
 
     pub(super) fn read_all(&mut self) -> Vec<Record> {
+        self.restart_reader();
+        let records = std::iter::from_fn(|| self.next()).collect();
+        self.restart_reader();
+        records
+    }
+
+    fn restart_reader(&mut self) {
         self.reader = Reader::new(Arc::clone(&self.shared), DIR.into(), self.max_ranges);
-        std::iter::from_fn(|| self.next()).collect()
     }
 }
 
