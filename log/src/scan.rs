@@ -104,6 +104,11 @@ pub(crate) fn scan(
             let records = known.last.saturating_sub(scan.last);
             keep(DamageKind::Records, end, known.end, records);
         }
+        let padded = align(known.end).min(segment.len).max(known.end);
+        let padding = walker.bytes(known.end, padded - known.end, padded).map_err(read)?;
+        if padding.iter().any(|it| *it != 0) {
+            keep(DamageKind::Records, known.end, padded, 0);
+        }
         scan.highest = scan.last.max(known.last);
     } else if let Some(to) = tail(&mut walker, segment, end, &scan).map_err(read)? {
         let records = (to - scan.end) / HEADER_LEN as u64;

@@ -49,7 +49,9 @@ pub(super) fn run(seed: u64, crash_at: u64) -> Result<Ran, String> {
         crash(&disk, &mut random);
         for _ in 0..random.u32(..=CRASHES_OF_OPENING) {
             disk.stop_after(random.u64(1..60));
-            if let Ok(mut log) = Stepped::open(&disk, segments) {
+            if let Ok(mut log) = Stepped::open(&disk, segments)
+                && !disk.is_stopped()
+            {
                 // What is delivered is a promise.
                 model.verify(&mut log)?;
             }
@@ -68,7 +70,7 @@ fn finish(disk: &SimDisk, segments: u64, model: &mut Model) -> Result<(), String
     model.verify(&mut log)?;
     model.unsettled().into_iter().for_each(|it| model.settle(&log, it));
     for len in [10, 12_000, 3000, 15_000, 100] {
-        model.append(&log, len);
+        model.append(&log, len)?;
         while log.committer.step() == Progress::Worked {}
         model.acknowledgements()?;
         if len > 10_000 {
@@ -98,7 +100,10 @@ fn crash(disk: &SimDisk, random: &mut fastrand::Rng) {
 /// Opens the log. An error of the disk is retried, as a caller would. Returns `None` when the machine stops.
 fn open(disk: &SimDisk, segments: u64) -> Option<Stepped> {
     while !disk.is_stopped() {
-        if let Ok(log) = Stepped::open(disk, segments) {
+        // The machine may also stop during the last operation, whose error does not matter to the log.
+        if let Ok(log) = Stepped::open(disk, segments)
+            && !disk.is_stopped()
+        {
             return Some(log);
         }
     }
@@ -122,7 +127,7 @@ fn workload(
                 let is_small = random.u8(..8) > 0;
                 let len = if is_small { random.usize(..3000) } else { random.usize(..16_000) };
                 if log.shared.lock().staged_bytes < 40_000 {
-                    model.append(log, len);
+                    model.append(log, len)?;
                 }
             }
             5..10 => {

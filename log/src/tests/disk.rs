@@ -26,6 +26,8 @@ struct World {
     is_stopped: bool,
     /// One of this many writes and syncs fails; 0 for none.
     fails_one_in: u32,
+    /// `true` if writes succeed although syncs fail.
+    fails_syncs_only: bool,
     /// Bytes of all files that the disk has space for.
     space: usize,
     /// `true` if each operation is printed.
@@ -113,7 +115,7 @@ impl Inode {
                         let end = end.min(bytes.len());
                         if random.f64() < chance {
                             write(&mut self.durable, offset + at, &bytes[at..end]);
-                        } else if chance > 0.0 && random.u8(..16) == 0 {
+                        } else if chance > 0.0 && random.u8(..8) == 0 {
                             spoil(&mut self.durable, offset + at, &bytes[at..end]);
                         }
                         at = end;
@@ -209,6 +211,7 @@ impl SimDisk {
             stops_at: None,
             is_stopped: false,
             fails_one_in: 0,
+            fails_syncs_only: false,
             space: usize::MAX,
             is_traced: false,
         })))
@@ -231,6 +234,12 @@ impl SimDisk {
     /// Makes one of `count` writes and syncs fail.
     pub(super) fn fail_one_in(&self, count: u32) {
         self.world().fails_one_in = count;
+    }
+
+    /// Makes all syncs fail.
+    pub(super) fn fail_syncs(&self) {
+        let mut world = self.world();
+        (world.fails_one_in, world.fails_syncs_only) = (1, true);
     }
 
     pub(super) fn set_space(&self, bytes: usize) {
@@ -291,6 +300,20 @@ impl SimDisk {
         inode.pending.clear();
         inode.cache = bytes.to_vec();
         inode.durable = bytes.to_vec();
+    }
+
+    /// Returns what all files contain.
+    pub(super) fn digest(&self) -> Vec<(PathBuf, String, Vec<u8>)> {
+        let world = self.world();
+        let mut files = Vec::new();
+        for (path, dir) in &world.dirs {
+            for (name, entry) in &dir.cache {
+                if let Entry::File(inode) = entry {
+                    files.push((path.clone(), name.clone(), world.inodes[*inode].cache.clone()));
+                }
+            }
+        }
+        files
     }
 
     /// Returns a copy of this disk.
@@ -451,7 +474,7 @@ impl DiskFile for SimFile {
         if grows > 0 && world.used() + grows > world.space {
             bytes.truncate(bytes.len() - grows);
             result = Err(ErrorKind::StorageFull.into());
-        } else if world.fails() {
+        } else if !world.fails_syncs_only && world.fails() {
             let len = world.random.usize(..=bytes.len());
             bytes.truncate(len);
             result = Err(io::Error::other("simulated error of a write"));

@@ -17,7 +17,7 @@ const FOUND_BY_CRASHES: [&str; 12] = [
     "tail not cut",
     "found records not synced",
     "one block of positions written",
-    "both headers written together",
+    "header of moved records written first",
 ];
 
 #[test]

@@ -42,9 +42,14 @@ impl Sample {
         };
         let mut settled_to = 0;
         while log.shared.lock().live.keys().next_back().is_none_or(|it| *it < segments + 3) {
-            settled_to = append(&mut log);
-            log.settle(1, settled_to);
-            while log.committer.rest() == Progress::Worked {}
+            let last = append(&mut log);
+            if log.shared.lock().is_full {
+                // Settles many segments at once, and in one block of positions only.
+                settled_to = last;
+                log.settle(1, last);
+                log.committer.rest();
+                while log.committer.step() == Progress::Worked {}
+            }
         }
         for _ in 0..count {
             append(&mut log);
@@ -125,14 +130,14 @@ impl Sample {
 
 /// Flips each bit of the settled positions.
 pub(super) fn flip_positions() -> Result<(), String> {
-    let sample = Sample::new(4, 3);
+    let sample = Sample::new(4, 9);
     let mut positions = sample.parts.iter().filter(|it| it.0.ends_with("positions"));
     positions.try_for_each(|it| sample.flip_part(it))
 }
 
 #[test]
 fn each_flipped_bit_of_headers_is_found() {
-    let sample = Sample::new(4, 3);
+    let sample = Sample::new(4, 9);
     let headers = sample.parts.iter().filter(|it| it.3.is_none() && it.2 - it.1 <= HEADER);
     let mut count = 0;
     for part in headers {

@@ -59,10 +59,26 @@ impl Stepped {
         while self.committer.step() != Progress::Idle {}
     }
 
+    /// Appends a record and makes one commit.
+    pub(super) fn append_one(&mut self, record: Vec<u8>) {
+        self.append(record, |_| ());
+        self.committer.step();
+    }
+
+    pub(super) fn max_ranges(&self) -> usize {
+        self.max_ranges
+    }
+
     pub(super) fn settle(&self, first: u64, last: u64) {
         let mut state = self.shared.lock();
         state.settled.insert(first, last);
         state.is_settled_changed = true;
+    }
+
+    /// Settles all records that were appended.
+    pub(super) fn settle_all(&self) {
+        let last = self.shared.lock().next - 1;
+        self.settle(1, last);
     }
 
     pub(super) fn next(&mut self) -> Option<Record> {
@@ -101,6 +117,8 @@ fn identity(record: &Record) -> Option<u64> {
 #[derive(Default)]
 pub(super) struct Model {
     next_id: u64,
+    /// All numbers that a record got, even if the record was lost.
+    numbers: BTreeSet<u64>,
     /// Identities of the records that were acknowledged or delivered, by their numbers.
     promised: BTreeMap<u64, u64>,
     settled: BTreeSet<u64>,
@@ -127,12 +145,17 @@ impl Model {
         acknowledged.into_iter().try_for_each(|(number, id)| self.promise(number, id))
     }
 
-    pub(super) fn append(&mut self, log: &Stepped, len: usize) {
+    pub(super) fn append(&mut self, log: &Stepped, len: usize) -> Result<(), String> {
         self.next_id += 1;
+        let number = log.shared.lock().next;
+        if !self.numbers.insert(number) {
+            return Err(format!("number {number} is used twice"));
+        }
         let (id, acknowledged) = (self.next_id, Arc::clone(&self.acknowledged));
         log.append(numbered(id, len), move |number| {
             acknowledged.lock().unwrap().push((number, id))
         });
+        Ok(())
     }
 
     /// Reads a record in the run that made it durable.
