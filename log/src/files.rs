@@ -1,0 +1,89 @@
+//! The files of a log and their names.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::disk::{Disk, DiskFile, Open};
+use crate::error::{DeviceError, at};
+
+const SEGMENT: &str = ".segment";
+/// Ending of the names of files that are not complete yet. Opening removes them.
+const UNFINISHED: &str = ".new";
+
+/// The folder of a log.
+#[derive(Clone)]
+pub(crate) struct Files {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) dir: PathBuf,
+}
+
+impl Files {
+    pub(crate) fn lock(&self) -> PathBuf {
+        self.dir.join("lock")
+    }
+
+    pub(crate) fn identity(&self) -> PathBuf {
+        self.dir.join("log")
+    }
+
+    pub(crate) fn positions(&self) -> PathBuf {
+        self.dir.join("positions")
+    }
+
+    pub(crate) fn kept(&self) -> PathBuf {
+        self.dir.join("kept")
+    }
+
+    pub(crate) fn segment(&self, id: u64) -> PathBuf {
+        self.dir.join(format!("{id:010}{SEGMENT}"))
+    }
+
+    pub(crate) fn unfinished(path: &Path) -> PathBuf {
+        let mut name = path.as_os_str().to_owned();
+        name.push(UNFINISHED);
+        name.into()
+    }
+
+    /// Returns the number of a segment's file.
+    pub(crate) fn segment_id(name: &str) -> Option<u64> {
+        name.strip_suffix(SEGMENT)?.parse().ok()
+    }
+
+    pub(crate) fn is_unfinished(name: &str) -> bool {
+        name.ends_with(UNFINISHED)
+    }
+
+    pub(crate) fn list(&self, dir: &Path) -> Result<Vec<String>, DeviceError> {
+        let mut names = self.disk.list(dir).map_err(at("list", dir))?;
+        names.sort();
+        Ok(names)
+    }
+
+    pub(crate) fn open(&self, path: &Path, open: Open) -> Result<Arc<dyn DiskFile>, DeviceError> {
+        let action = if open == Open::Empty { "create" } else { "open" };
+        self.disk.open(path, open).map_err(at(action, path))
+    }
+
+    pub(crate) fn remove(&self, path: &Path) -> Result<(), DeviceError> {
+        self.disk.remove(path).map_err(at("remove", path))
+    }
+
+    pub(crate) fn sync_dir(&self) -> Result<(), DeviceError> {
+        self.disk.sync_dir(&self.dir).map_err(at("sync the folder", &self.dir))
+    }
+
+    /// Creates a file with these contents, or none at all: the file gets its name after its contents are durable.
+    pub(crate) fn create(
+        &self,
+        path: &Path,
+        bytes: &[u8],
+    ) -> Result<Arc<dyn DiskFile>, DeviceError> {
+        let unfinished = Self::unfinished(path);
+        let file = self.open(&unfinished, Open::Empty)?;
+        file.write_at(&[std::io::IoSlice::new(bytes)], 0).map_err(at("write to", &unfinished))?;
+        file.sync().map_err(at("sync", &unfinished))?;
+        self.disk.rename(&unfinished, path).map_err(at("rename", &unfinished))?;
+        self.sync_dir()?;
+        Ok(file)
+    }
+}

@@ -1,0 +1,143 @@
+//! The first half of opening a log: finds out what is there, and changes nothing.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::disk::{DiskFile, Open};
+use crate::error::{DeviceError, OpenError, at};
+use crate::files::Files;
+use crate::layout::{BLOCK, SHEET_HEADER, Sheet, put, read_sheet, seal, sheet, u32_at};
+use crate::positions;
+use crate::segment::{Headers, SegmentHeader, read_headers};
+
+const MAGIC: [u8; 4] = *b"TRLI";
+
+/// Maximum length of the owner's name in bytes.
+pub(crate) const MAX_OWNER: usize = 1024;
+
+/// A segment with at least one valid header.
+pub(crate) struct Segment {
+    pub(crate) id: u64,
+    pub(crate) file: Arc<dyn DiskFile>,
+    pub(crate) len: u64,
+    pub(crate) header: SegmentHeader,
+    /// Index of a copy of the header that is unreadable.
+    pub(crate) unreadable: Option<u64>,
+}
+
+/// A segment without a valid header.
+pub(crate) struct Unreadable {
+    pub(crate) id: u64,
+    pub(crate) file: Arc<dyn DiskFile>,
+    pub(crate) len: u64,
+}
+
+/// State of the file that names the owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Identity {
+    Intact,
+    /// One of both copies is unreadable.
+    Damaged,
+    /// The file does not exist, or neither copy is readable.
+    Missing {
+        exists: bool,
+    },
+}
+
+/// What is in the folder of a log.
+pub(crate) struct Contents {
+    pub(crate) identity: Identity,
+    pub(crate) positions: positions::Found,
+    pub(crate) segments: Vec<Segment>,
+    pub(crate) unreadable: Vec<Unreadable>,
+    /// Files that an earlier run did not complete.
+    pub(crate) unfinished: Vec<PathBuf>,
+}
+
+impl Contents {
+    /// Returns whether the folder contains nothing of a log.
+    pub(crate) fn is_new(&self) -> bool {
+        self.identity == Identity::Missing { exists: false }
+            && self.segments.is_empty()
+            && self.unreadable.is_empty()
+    }
+}
+
+/// Reads everything but the records. Fails for a log of a newer version or of another owner.
+pub(crate) fn find(files: &Files, owner: &str) -> Result<Contents, OpenError> {
+    let names = files.list(&files.dir)?;
+    let has =
+        |path: PathBuf| path.file_name().is_some_and(|name| names.iter().any(|it| **it == *name));
+    let identity = find_identity(files, owner, has(files.identity()))?;
+    let newer = |path: PathBuf, version| OpenError::Newer { path, version };
+    let path = files.positions();
+    let file = if has(path.clone()) { Some(files.open(&path, Open::Existing)?) } else { None };
+    let positions = positions::find(files, file)?.map_err(|it| newer(path, it.0))?;
+    let mut contents = Contents {
+        identity,
+        positions,
+        segments: Vec::new(),
+        unreadable: Vec::new(),
+        unfinished: Vec::new(),
+    };
+    for name in &names {
+        if Files::is_unfinished(name) {
+            contents.unfinished.push(files.dir.join(name));
+        }
+        let Some(id) = Files::segment_id(name) else { continue };
+        let path = files.segment(id);
+        let file = files.open(&path, Open::Existing)?;
+        let len = file.len().map_err(at("read", &path))?;
+        match read_headers(&*file).map_err(at("read", &path))? {
+            Headers::Valid(header, unreadable) => {
+                contents.segments.push(Segment { id, file, len, header, unreadable });
+            }
+            Headers::Newer(version) => return Err(newer(path, version)),
+            Headers::Invalid => contents.unreadable.push(Unreadable { id, file, len }),
+        }
+    }
+    contents.segments.sort_by_key(|it| (it.header.sequence, it.id));
+    Ok(contents)
+}
+
+fn find_identity(files: &Files, owner: &str, exists: bool) -> Result<Identity, OpenError> {
+    let path = files.identity();
+    if !exists {
+        return Ok(Identity::Missing { exists: false });
+    }
+    let mut bytes = vec![0; 2 * BLOCK as usize];
+    let read =
+        files.open(&path, Open::Existing)?.read_at(&mut bytes, 0).map_err(at("read", &path))?;
+    let mut readable = 0;
+    for copy in bytes[..read].chunks(BLOCK as usize) {
+        match read_sheet(copy, MAGIC) {
+            Sheet::Valid(copy) => {
+                readable += 1;
+                let end = SHEET_HEADER + u32_at(copy, 16) as usize;
+                let found = copy.get(SHEET_HEADER..end).unwrap_or_default();
+                if found != owner.as_bytes() {
+                    let found = String::from_utf8_lossy(found).into_owned();
+                    let expected = owner.to_owned();
+                    return Err(OpenError::Owner { path: files.dir.clone(), found, expected });
+                }
+            }
+            Sheet::Newer(version) => return Err(OpenError::Newer { path, version }),
+            Sheet::Invalid => {}
+        }
+    }
+    Ok(match readable {
+        0 => Identity::Missing { exists: true },
+        1 => Identity::Damaged,
+        _ => Identity::Intact,
+    })
+}
+
+/// Writes the file that names the owner.
+pub(crate) fn write_identity(files: &Files, owner: &str) -> Result<(), DeviceError> {
+    let mut bytes = sheet(MAGIC, SHEET_HEADER + owner.len());
+    put(&mut bytes, 16, &(owner.len() as u32).to_le_bytes());
+    put(&mut bytes, SHEET_HEADER, owner.as_bytes());
+    seal(&mut bytes);
+    bytes.extend_from_within(..);
+    files.create(&files.identity(), &bytes).map(drop)
+}

@@ -1,0 +1,158 @@
+//! Reads all records of a segment when a log is opened.
+
+use crate::error::{DeviceError, at};
+use crate::faults::fault;
+use crate::files::Files;
+use crate::find::Segment;
+use crate::kept::Kept;
+use crate::layout::{BLOCK, align, u64_at};
+use crate::record::{HEADER_LEN, may_be_new};
+use crate::report::{Damage, DamageKind};
+use crate::segment::DATA;
+use crate::settled::Settled;
+use crate::walker::{Step, Walker};
+
+/// Bytes that are searched for the end of a tail at a time.
+const PART: u64 = 1 << 20;
+
+/// The records of a segment.
+pub(crate) struct Scan {
+    /// Number of the last record, or the number before the first one.
+    pub(crate) last: u64,
+    /// Offset of the end of the last record.
+    pub(crate) end: u64,
+    /// Offset at which the last commit may have begun, and the last number before it.
+    pub(crate) commit: (u64, u64),
+    /// Number of records that are not settled, and their bytes.
+    pub(crate) unsettled: (u64, u64),
+    /// Upper bound of the numbers that the records had which are lost at the end.
+    pub(crate) highest: u64,
+}
+
+/// The end of a segment, as the header of the next one records it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KnownEnd {
+    pub(crate) end: u64,
+    pub(crate) last: u64,
+}
+
+/// Scans a segment. Records with a number above `bound` are copies of records in a later segment, which a commit left
+/// that failed. Numbers of records that are lost become settled, so that nobody waits for them.
+#[expect(clippy::too_many_arguments, reason = "the parts have nothing in common")]
+pub(crate) fn scan(
+    files: &Files,
+    segment: &Segment,
+    known: Option<KnownEnd>,
+    bound: u64,
+    settled: &mut Settled,
+    kept: &mut Kept<'_>,
+    damage: &mut Vec<Damage>,
+) -> Result<Scan, DeviceError> {
+    let path = files.segment(segment.id);
+    let read = |it| at("read", &path)(it);
+    let header = &segment.header;
+    let limit = known.map_or(segment.len, |it| it.end);
+    let before = header.first.saturating_sub(1);
+    let mut walker = Walker::new(segment.file.clone(), header.epoch, DATA, before);
+    let mut scan = Scan {
+        last: before,
+        end: DATA,
+        commit: (DATA, before),
+        unsettled: (0, 0),
+        highest: before,
+    };
+    let mut holes: Vec<(u64, u64, u64)> = Vec::new();
+    let mut lost_after = None;
+    let mut keep = |kind, from, to, records| {
+        let kept = kept.keep(header.sequence, &*segment.file, from, to);
+        damage.push(Damage { kind, path: path.clone(), from, to, records, kept });
+    };
+    let end = loop {
+        match walker.next(limit).map_err(read)? {
+            Step::Record { number, .. } if number > bound => break None,
+            Step::Record { number, offset, len } => {
+                if let Some((from, to)) = lost_after.take() {
+                    let records = number - scan.last - 1;
+                    holes.push((from, to, records));
+                    if records > 0 {
+                        settled.insert(scan.last + 1, number - 1);
+                    }
+                }
+                if walker.commit() == offset {
+                    scan.commit = (offset, scan.last);
+                }
+                if !settled.contains(number) {
+                    scan.unsettled.0 += 1;
+                    scan.unsettled.1 += len;
+                }
+                scan.last = number;
+                scan.end = offset + len;
+            }
+            Step::Damage { from, to } => lost_after = Some((from, to)),
+            Step::End { at } => break Some(at),
+        }
+    };
+    scan.highest = scan.last;
+    let Some(end) = end else { return Ok(scan) };
+    for (from, to, records) in holes {
+        // A commit begins only when the previous one is durable. Only the last one may be unfinished.
+        let is_tail = known.is_none() && to > scan.commit.0;
+        keep(if is_tail { DamageKind::Tail } else { DamageKind::Records }, from, to, records);
+    }
+    if let Some(known) = known {
+        if end < known.end {
+            let records = known.last.saturating_sub(scan.last);
+            keep(DamageKind::Records, end, known.end, records);
+        }
+        let padded = align(known.end).min(segment.len).max(known.end);
+        let padding = walker.bytes(known.end, padded - known.end, padded).map_err(read)?;
+        if padding.iter().any(|it| *it != 0) {
+            keep(DamageKind::Records, known.end, padded, 0);
+        }
+        scan.highest = scan.last.max(known.last);
+    } else if let Some(to) = tail(&mut walker, segment, end, &scan).map_err(read)? {
+        let records = (to - scan.end) / HEADER_LEN as u64;
+        scan.highest = scan.last + records;
+        keep(DamageKind::Tail, scan.end, to, records);
+    }
+    if fault("numbers used again after a cut") {
+        scan.highest = scan.last;
+    }
+    Ok(scan)
+}
+
+/// Returns the end of the bytes after the last record that are neither zeros nor what the file contained before it was
+/// reused.
+fn tail(
+    walker: &mut Walker,
+    segment: &Segment,
+    end: u64,
+    scan: &Scan,
+) -> std::io::Result<Option<u64>> {
+    let limit = segment.len;
+    let padded = align(scan.end).min(limit);
+    let is_padding_zero =
+        walker.bytes(scan.end, padded - scan.end, limit)?.iter().all(|it| *it == 0);
+    let start = end.max(scan.end);
+    let header = &segment.header;
+    let head = walker.bytes(start, HEADER_LEN as u64, limit)?;
+    let claimed = if head.len() == HEADER_LEN { u64_at(head, 8).min(limit - start) } else { 0 };
+    let bytes = walker.bytes(start, claimed.max(HEADER_LEN as u64), limit)?;
+    let is_new = may_be_new(bytes, header.epoch, scan.last, header.first);
+    if header.before != 0 && is_padding_zero && !is_new {
+        return Ok(None);
+    }
+    let mut last = None;
+    let mut from = scan.end;
+    while from < limit {
+        let bytes = walker.bytes(from, PART.min(limit - from), limit)?;
+        if bytes.is_empty() {
+            break;
+        }
+        if let Some(at) = bytes.iter().rposition(|it| *it != 0) {
+            last = Some(from + at as u64 + 1);
+        }
+        from += bytes.len() as u64;
+    }
+    Ok(last.map(|it| it.next_multiple_of(BLOCK).min(limit)))
+}

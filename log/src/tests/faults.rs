@@ -1,0 +1,42 @@
+//! Planted faults, each of which the tests have to find.
+
+use crate::faults::tests::plant;
+use crate::tests::crash::run_many;
+use crate::tests::{flips, forged};
+
+/// Faults that crashes reveal.
+const FOUND_BY_CRASHES: [&str; 12] = [
+    "acknowledged after write",
+    "folder not synced",
+    "segment reused before positions are durable",
+    "second sync believed",
+    "durable block written again",
+    "older frames taken",
+    "records read before they are durable",
+    "numbers used again",
+    "tail not cut",
+    "found records not synced",
+    "one block of positions written",
+    "header of moved records written first",
+];
+
+#[test]
+fn planted_faults_are_found_by_crashes() {
+    for fault in FOUND_BY_CRASHES {
+        let planted = plant(fault);
+        let found = run_many(1, 10_000);
+        drop(planted);
+        let error = found.expect_err(fault);
+        println!("{fault}: {}", error.lines().next().unwrap_or_default());
+    }
+}
+
+#[test]
+fn planted_faults_are_found_by_damage() {
+    for fault in ["one block of positions believed"] {
+        let _planted = plant(fault);
+        flips::flip_positions().expect_err(fault);
+    }
+    let _planted = plant("checksum without epoch");
+    forged::check().expect_err("a forged record");
+}

@@ -1,0 +1,9 @@
+//! Tests on a simulated disk, and on that of the system.
+
+mod behaviour;
+mod crash;
+mod disk;
+mod faults;
+mod flips;
+mod forged;
+mod model;
