@@ -48,6 +48,7 @@ mod driver;
 mod dynamic;
 mod export;
 mod ffi;
+mod field;
 mod limited_log;
 mod linked;
 mod memory;
@@ -88,7 +89,8 @@ pub use tremor_abi::{
     ByteBuffer,
     batch::{
         Batch, Buffered, Cutter, Edits, EventMut, EventRef, FieldWriter, Insertion, MetadataFields,
-        Origin, Output, Part, RemainingInput, SelectionError, StreamKey, Verdict,
+        Origin, Output, Part, RemainingInput, Replacement, SelectionError, StreamKey, TextFields,
+        Verdict,
     },
     connector::Sides,
     document::{Document, Exact, Key, MAX_DEPTH, Shape, ValueRef, Writer, scaled},
@@ -111,6 +113,7 @@ pub use self::{
         NoConfig, header_without_placeholders, path_without_placeholders, without_placeholders,
     },
     connector::{Connector, Halves},
+    field::{EventParts, Field},
     host::{Blocking, Counter, Gauge, Histogram, Host, LogLevel, Task},
     limited_log::LimitedLog,
     memory::Memory,

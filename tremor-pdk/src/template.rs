@@ -1,6 +1,5 @@
 //! Texts with the values of fields and with times, such as `{host}/{%file.name}` or `{:+%Y-%m-%d}`.
 
-mod field;
 mod time;
 
 use std::{fmt, str::FromStr};
@@ -8,11 +7,9 @@ use std::{fmt, str::FromStr};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de::Error};
 
+pub use self::time::TimeCache;
 use self::time::TimeFormat;
-pub use self::{
-    field::{EventParts, Field},
-    time::TimeCache,
-};
+pub use crate::{EventParts, Field};
 use crate::{EventRef, PathError, Shape, ValueRef};
 
 /// A text in which fields in braces are replaced by their values. `{{` and `}}` are braces of the text.
