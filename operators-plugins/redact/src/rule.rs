@@ -1,6 +1,6 @@
 //! Application of a rule to a text.
 
-use std::io::Write;
+use std::{io::Write, ops::Range};
 
 use tremor_pdk::{Error, Field, Replacement, Result, Shape, ValueRef};
 
@@ -21,17 +21,19 @@ pub(crate) struct Rule {
 pub(crate) struct Content {
     data: Vec<u8>,
     is_text: bool,
-    /// `true` if a rule has replaced a part of the content.
-    is_changed: bool,
+    /// Ranges that rules have written, in ascending order. Later rules do not search them, because a hash may contain the
+    /// digits of a card by chance.
+    written: Vec<Range<usize>>,
     /// The result of the finder that is being applied.
     next: Vec<u8>,
+    next_written: Vec<Range<usize>>,
 }
 
 impl Content {
     /// Sets the content to that of a text, of binary data, or to the text of a number. Returns `false` for another value.
     pub(crate) fn load(&mut self, value: ValueRef<'_>) -> bool {
         self.data.clear();
-        self.is_changed = false;
+        self.written.clear();
         self.is_text = true;
         match value.shape() {
             Shape::String(text) => self.data.extend_from_slice(text.as_bytes()),
@@ -55,7 +57,7 @@ impl Content {
             Shape::Bytes(data) => !self.is_text && data == self.data,
             _ => false,
         };
-        if !self.is_changed || is_same {
+        if self.written.is_empty() || is_same {
             return Replacement::Unchanged;
         }
         out.extend_from_slice(&self.data);
@@ -67,35 +69,58 @@ impl Content {
     /// # Errors
     /// The result is too long. The error contains no part of the text.
     pub(crate) fn apply(&mut self, rule: &Rule, limit: usize) -> Result<()> {
+        if self.written.first().is_some_and(|written| *written == (0..self.data.len())) {
+            return Ok(());
+        }
         if rule.finders.is_empty() {
             self.next.clear();
             rule.change.apply(&self.data, &mut self.next);
             std::mem::swap(&mut self.data, &mut self.next);
             self.is_text |= rule.change.is_text();
-            self.is_changed = true;
+            self.written.clear();
+            self.written.push(0..self.data.len());
             return admit(self.data.len(), limit);
         }
         for finder in &rule.finders {
-            self.next.clear();
-            let mut is_changed = false;
+            self.find(finder, &rule.change, limit)?;
+        }
+        Ok(())
+    }
+
+    /// Changes what `finder` finds in the parts that no rule has written.
+    fn find(&mut self, finder: &Finder, change: &Change, limit: usize) -> Result<()> {
+        let Self { data, written, next, next_written, .. } = self;
+        next.clear();
+        next_written.clear();
+        let (mut is_changed, mut start) = (false, 0);
+        for part in written.iter().cloned().chain([data.len()..data.len()]) {
+            let searched = data.get(start..part.start).unwrap_or_default();
             // Binary data may contain texts between bytes that are not UTF-8.
-            for chunk in self.data.utf8_chunks() {
+            for chunk in searched.utf8_chunks() {
                 let (text, mut at) = (chunk.valid(), 0);
                 while let Some(found) = finder.find(text, at) {
-                    self.next.extend_from_slice(text[at..found.start].as_bytes());
-                    rule.change.apply(text[found.clone()].as_bytes(), &mut self.next);
+                    next.extend_from_slice(text[at..found.start].as_bytes());
+                    let before = next.len();
+                    change.apply(text[found.clone()].as_bytes(), next);
+                    next_written.push(before..next.len());
                     at = found.end;
                     is_changed = true;
-                    admit(self.next.len(), limit)?;
+                    admit(next.len(), limit)?;
                 }
-                self.next.extend_from_slice(text[at..].as_bytes());
-                self.next.extend_from_slice(chunk.invalid());
+                next.extend_from_slice(text[at..].as_bytes());
+                next.extend_from_slice(chunk.invalid());
             }
-            admit(self.next.len(), limit)?;
-            if is_changed {
-                self.is_changed = true;
-                std::mem::swap(&mut self.data, &mut self.next);
+            let before = next.len();
+            next.extend_from_slice(data.get(part.clone()).unwrap_or_default());
+            if before < next.len() {
+                next_written.push(before..next.len());
             }
+            start = part.end;
+        }
+        admit(next.len(), limit)?;
+        if is_changed {
+            std::mem::swap(data, next);
+            std::mem::swap(written, next_written);
         }
         Ok(())
     }

@@ -73,6 +73,23 @@ fn rules_redact_fields_and_matches_in_order() {
     }
 }
 
+/// A rule must not change what an earlier rule has written: a hash may contain the digits of a card by chance.
+#[test]
+fn later_rules_do_not_search_what_rules_have_written() {
+    let all = json!({ "fields": ["."], "regex": ["[0-9a-f\\[\\]*]+"], "replace": "!" });
+    let first = json!([
+        { "fields": ["a"], "hash": "sha256" },
+        { "fields": ["b"], "patterns": ["email"], "mask": { "keep_last": 2 } },
+        { "fields": ["c"], "replace": "" },
+        all,
+        { "fields": ["d"], "mask": {} },
+    ]);
+    let event = literal!({ "a": "abc", "b": "x a@b.cd y a@b.ef z1", "c": "abc", "d": "xax" });
+    let hash = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    let expected = format!(r#"{{"a":"{hash}","b":"x ****cd y ****ef z!","c":"","d":"***"}}"#);
+    assert_eq!(redacted(&mut rules(&first), &event), Ok(expected));
+}
+
 /// A pseudonym of a value must not depend on its type, on the run or on the rules before it.
 #[test]
 fn hash_of_a_number_is_that_of_its_text() {
