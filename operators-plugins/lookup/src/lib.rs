@@ -12,7 +12,6 @@
 //! thread when the file has changed. All instances of the operator with the same table share it.
 
 mod config;
-mod field;
 mod load;
 mod network;
 mod operator;

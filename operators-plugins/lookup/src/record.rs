@@ -1,5 +1,7 @@
 //! The compact form of values in the memory of a table.
 
+use std::collections::{HashMap, hash_map::Entry};
+
 use tremor_pdk::{
     Error, Exact, Result, Writer,
     serde::{Deserialize, de::IgnoredAny},
@@ -53,10 +55,31 @@ fn elements(rest: &str, is_object: bool) -> Result<Vec<(String, &str)>> {
         elements.push((name, value));
         match rest.strip_prefix(',') {
             Some(next) => rest = next.trim_start_matches(SPACE),
-            None if rest.starts_with(close) => return Ok(elements),
+            None if rest.starts_with(close) => {
+                if is_object && elements.len() > 1 {
+                    keep_last(&mut elements);
+                }
+                return Ok(elements);
+            }
             None => return Err(Error::configuration(format_args!("expected `,` or `{close}`"))),
         }
     }
+}
+
+/// Keeps the last value of each name, at the position of the first value, as in events.
+fn keep_last(fields: &mut Vec<(String, &str)>) {
+    let mut first = HashMap::with_capacity(fields.len());
+    let mut kept: Vec<(String, &str)> = Vec::with_capacity(fields.len());
+    for (name, value) in fields.drain(..) {
+        match first.entry(name.clone()) {
+            Entry::Occupied(position) => kept[*position.get()].1 = value,
+            Entry::Vacant(position) => {
+                position.insert(kept.len());
+                kept.push((name, value));
+            }
+        }
+    }
+    *fields = kept;
 }
 
 /// Takes a JSON value from the beginning of `text`, and the white space after the value. Returns the value and its text.

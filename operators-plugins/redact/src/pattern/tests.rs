@@ -59,7 +59,7 @@ fn ip_addresses_are_found() {
         Pattern::Ipv6,
         &[
             "from [2001:db8::1], [::1] and [fe80::1]%eth0 or [::ffff:192.0.2.1].",
-            "IPv6:[2001:db8::1]:443 addr:[2001:db8:0:0:0:0:0:1], :[fe80::a]:",
+            "IPv6:[2001:db8::1], addr:[2001:db8:0:0:0:0:0:1], :[fe80::a]:",
             "[2001:db8:0:0:0:0:0:1]:8080 [1:2:3:4:5:6:7:8]",
             "12:30:45 std::string core::fmt::Debug aa:bb:cc:dd:ee:ff :: a:b 1.2.3.4:80",
             "01:23:45:67:89:ab:cd:ef:01:23:45:67:89:ab:cd:ef",
