@@ -12,7 +12,9 @@
 //! thread when the file has changed. All instances of the operator with the same table share it.
 
 mod config;
+mod data;
 mod load;
+mod maxmind;
 mod network;
 mod operator;
 mod record;

@@ -27,7 +27,7 @@ const MAX_COLUMNS: usize = 4096;
 /// Number of bytes that are read from a file at once.
 const BUFFER: usize = 64 << 10;
 
-/// Reads a table.
+/// Reads a table of rows.
 ///
 /// # Errors
 /// Names the file, the line, and the mistake.
@@ -38,16 +38,20 @@ pub(crate) fn load(path: &Path, config: &TableConfig, memory: Memory) -> Result<
             BufReader::with_capacity(BUFFER, Limited { file: &file, since_row: &since_row });
         let builder = Builder::new(config.by, config.max_memory, memory);
         match config.format {
-            Format::Csv => csv(reader, &file, &since_row, config, builder),
             Format::JsonLines => json_lines(reader, &since_row, config, builder),
+            _ => csv(reader, &file, &since_row, config, builder),
         }
     };
-    read()
-        .map_err(|error| error.context(format_args!("cannot read the table `{}`", path.display())))
+    read().map_err(|error| at_path(path, error))
+}
+
+/// Adds the path of a file to its error.
+pub(crate) fn at_path(path: &Path, error: Error) -> Error {
+    error.context(format_args!("cannot read the table `{}`", path.display()))
 }
 
 /// Opens a file. Anything else, such as a pipe or a folder, is an error, and is not opened.
-fn open(path: &Path) -> Result<File> {
+pub(crate) fn open(path: &Path) -> Result<File> {
     let check = |metadata: io::Result<std::fs::Metadata>| match metadata {
         Ok(metadata) if metadata.is_file() => Ok(()),
         Ok(metadata) => {

@@ -6,9 +6,10 @@ use tremor_pdk::{EventMut, EventRef, Field, Insertion, Part, Shape, prelude::*};
 
 use crate::{
     config::{Config, Missing},
+    data::Data,
     record::{put_json, write_value},
     shared::{Shared, Watch},
-    table::{Table, shortened},
+    table::shortened,
 };
 
 /// Adds the fields of a row of a table to each event.
@@ -32,7 +33,7 @@ enum Otherwise {
 }
 
 impl Lookup {
-    fn apply(&mut self, table: &Table, event: &mut EventMut<'_>) -> Verdict {
+    fn apply(&mut self, table: &Data, event: &mut EventMut<'_>) -> Verdict {
         if event.value().is_none() {
             return match event.get().raw() {
                 Some(_) => Verdict::Reject(Error::bad_data(
@@ -44,10 +45,7 @@ impl Lookup {
         let key = key_text(&self.key, event.get());
         let row = key.as_deref().and_then(|key| table.find(key));
         let written = match (row, &self.missing) {
-            (Some(row), _) => event.insert(&mut self.insertion, |out| {
-                row.write(out);
-                Ok(())
-            }),
+            (Some(row), _) => event.insert(&mut self.insertion, |out| row.write(out)),
             (None, Otherwise::Skip) => return Verdict::Keep,
             (None, Otherwise::Reject) => Err(self.unmatched(key.as_deref())),
             (None, Otherwise::Write(object)) => event.insert(&mut self.insertion, |out| {

@@ -10,7 +10,7 @@ use std::{
 
 use tremor_pdk::{Error, ErrorKind, Host, Result, Upkeep, info, lock, warn};
 
-use crate::{config::TableConfig, load::load, table::Table};
+use crate::{config::TableConfig, data::Data};
 
 /// Interval between two checks of the file.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -55,7 +55,7 @@ impl Entry {
 pub(crate) struct Shared {
     path: PathBuf,
     config: TableConfig,
-    current: Mutex<Arc<Table>>,
+    current: Mutex<Arc<Data>>,
     /// Locked while the file is checked and read, and never by calls of the operator.
     file: Mutex<FileState>,
     /// Token of the instance that watches the file, if it still exists.
@@ -91,7 +91,7 @@ impl Shared {
         let (path, config) = (entry.path.clone(), entry.config.clone());
         // The properties are taken before the file is read, so that the first check finds a change during the read.
         let stamp = stamp(&path);
-        let table = load(&path, &config, host.memory())?;
+        let table = Data::load(&path, &config, host.memory())?;
         report(&table, file, host);
         let shared = Arc::new(Self {
             path,
@@ -105,7 +105,7 @@ impl Shared {
     }
 
     /// Returns the current version of the table.
-    pub(crate) fn table(&self) -> Arc<Table> {
+    pub(crate) fn table(&self) -> Arc<Data> {
         lock(&self.current).clone()
     }
 
@@ -142,7 +142,7 @@ impl Shared {
         if !is_settled {
             return Ok(());
         }
-        let loaded = load(&self.path, &self.config, host.memory());
+        let loaded = Data::load(&self.path, &self.config, host.memory());
         if stamp(&self.path) != now {
             // The file was changed during the read, so that the result may be a part of the old and of the new table.
             return file.failed.as_ref().map_or(Ok(()), |(error, _)| Err(error.clone()));
@@ -169,8 +169,12 @@ impl Shared {
 }
 
 /// Logs the size of a table, and the number of keys that occur several times.
-fn report(table: &Table, file: &str, host: &Host) {
-    let (rows, bytes, duplicates) = (table.len(), table.bytes(), table.duplicates());
+fn report(table: &Data, file: &str, host: &Host) {
+    let bytes = table.bytes();
+    let Some((rows, duplicates)) = table.keys() else {
+        tremor_pdk::debug!(host, "the database `{file}` takes {bytes} bytes");
+        return;
+    };
     tremor_pdk::debug!(host, "the table `{file}` has {rows} keys and takes {bytes} bytes");
     if duplicates > 0 {
         warn!(
