@@ -69,7 +69,7 @@ fn elements(rest: &str, is_object: bool) -> Result<Vec<(String, &str)>> {
 
 /// Keeps the last value of each name, at the position of the first value, as in events.
 fn keep_last(fields: &mut Vec<(String, &str)>) {
-    let mut first = HashMap::with_capacity(fields.len());
+    let mut first: HashMap<String, usize> = HashMap::with_capacity(fields.len());
     let mut kept: Vec<(String, &str)> = Vec::with_capacity(fields.len());
     for (name, value) in fields.drain(..) {
         match first.entry(name.clone()) {

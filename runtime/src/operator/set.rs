@@ -103,7 +103,7 @@ impl Edit {
                 "expected {SOURCES} for the field `{field}`, found none"
             )));
         };
-        let reads = matches!(source, Source::Copy(_) | Source::Template(_));
+        let reads = matches!(source, Source::Copy(_) | Source::Template(..));
         if self.missing.is_some() && !reads {
             let message = "`missing`: expected `copy` or `template`, which can lack a field";
             return Err(Error::configuration(message));
