@@ -48,6 +48,7 @@ mod driver;
 mod dynamic;
 mod export;
 mod ffi;
+mod field;
 mod limited_log;
 mod linked;
 mod memory;
@@ -89,7 +90,8 @@ pub use tremor_abi::{
     ByteBuffer,
     batch::{
         Batch, Buffered, Cutter, Edits, EventMut, EventRef, FieldWriter, Insertion, MetadataFields,
-        Origin, Output, Part, RemainingInput, SelectionError, StreamKey, Verdict,
+        Origin, Output, Part, RemainingInput, Replacement, SelectionError, StreamKey, TextFields,
+        Verdict,
     },
     connector::Sides,
     document::{Document, Exact, Key, MAX_DEPTH, Shape, ValueRef, Writer, scaled},
@@ -113,6 +115,7 @@ pub use self::{
         without_placeholders,
     },
     connector::{Connector, Halves},
+    field::{EventParts, Field},
     host::{Blocking, Counter, Gauge, Histogram, Host, LogLevel, Task},
     limited_log::LimitedLog,
     memory::Memory,

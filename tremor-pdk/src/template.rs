@@ -1,7 +1,6 @@
 //! Texts with the values of fields and with times, such as `{host}/{%file.name}` or `{:+%Y-%m-%d}`.
 
 mod carried;
-mod field;
 mod time;
 
 use std::{fmt, str::FromStr};
@@ -9,12 +8,9 @@ use std::{fmt, str::FromStr};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de::Error};
 
+pub use self::{carried::TemplateFields, time::TimeCache};
 use self::{carried::Source, time::TimeFormat};
-pub use self::{
-    carried::TemplateFields,
-    field::{EventParts, Field},
-    time::TimeCache,
-};
+pub use crate::{EventParts, Field};
 use crate::{EventRef, PathError, Shape, ValueRef};
 
 /// A text in which fields in braces are replaced by their values. `{{` and `}}` are braces of the text.

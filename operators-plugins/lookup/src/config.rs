@@ -14,7 +14,8 @@ pub struct Config {
     /// File with the table, relative to the flow file. It is read again after it has changed.
     #[schemars(extend("x-file" = "read"))]
     pub file: String,
-    /// Format of the file. Default: `csv` for the extension `csv`, and `json_lines` for `jsonl` and `ndjson`.
+    /// Format of the file. Default: `csv` for the extension `csv`, `json_lines` for `jsonl` and `ndjson`, and `maxmind`
+    /// for `mmdb`.
     pub format: Option<Format>,
     /// Character between two values of a line, for the format `csv`. Default: `,`.
     pub delimiter: Option<String>,
@@ -28,7 +29,8 @@ pub struct Config {
     pub key: String,
     /// Field to which an object with the fields of the row is written. `.` adds the fields to the event.
     pub into: String,
-    /// Columns that are written. Default: all columns except for the one with the keys.
+    /// Columns that are written. Default: all columns except for the one with the keys. For a database of MaxMind: paths
+    /// such as `country.iso_code`. Default: the whole record.
     pub fields: Option<Vec<String>>,
     /// Treatment of events whose key matches no row.
     #[serde(default)]
@@ -47,6 +49,8 @@ pub enum Format {
     Csv,
     /// A JSON object on each line.
     JsonLines,
+    /// A database of MaxMind, such as `GeoLite2`: records of IP networks. The key is an IP address.
+    Maxmind,
 }
 
 /// Comparison of the key of an event with the keys of the table.
@@ -99,11 +103,20 @@ impl Config {
     /// A value is invalid.
     pub(crate) fn table(&self) -> Result<TableConfig> {
         let format = self.format()?;
+        if format == Format::Maxmind {
+            for (key, is_set) in [("match", self.column.is_some()), ("by", self.by != By::Exact)] {
+                if is_set {
+                    return Err(Error::configuration(format_args!(
+                        "`{key}` does not apply to `format: maxmind`, whose keys are networks: remove it"
+                    )));
+                }
+            }
+        }
         let delimiter = match (&self.delimiter, format) {
             (None, _) => b',',
-            (Some(_), Format::JsonLines) => {
+            (Some(_), Format::JsonLines | Format::Maxmind) => {
                 return Err(Error::configuration(
-                    "`delimiter` does not apply to `format: json_lines`: remove it, or change `format`",
+                    "`delimiter` applies only to `format: csv`: remove it, or change `format`",
                 ));
             }
             (Some(text), Format::Csv) => match *text.as_bytes() {
@@ -147,8 +160,10 @@ impl Config {
         match extension.map(str::to_ascii_lowercase).as_deref() {
             Some("csv") => Ok(Format::Csv),
             Some("jsonl" | "ndjson") => Ok(Format::JsonLines),
+            Some("mmdb") => Ok(Format::Maxmind),
             _ => Err(Error::configuration(format_args!(
-                "the extension of `file` `{}` is not `csv`, `jsonl` or `ndjson`: set `format` to `csv` or `json_lines`",
+                "the extension of `file` `{}` is not `csv`, `jsonl`, `ndjson` or `mmdb`: set `format` to `csv`, `json_lines` or \
+                 `maxmind`",
                 self.file
             ))),
         }

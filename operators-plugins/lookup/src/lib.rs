@@ -12,8 +12,9 @@
 //! thread when the file has changed. All instances of the operator with the same table share it.
 
 mod config;
-mod field;
+mod data;
 mod load;
+mod maxmind;
 mod operator;
 mod record;
 mod shared;

@@ -27,7 +27,7 @@ const MAX_COLUMNS: usize = 4096;
 /// Number of bytes that are read from a file at once.
 const BUFFER: usize = 64 << 10;
 
-/// Reads a table.
+/// Reads a table of rows.
 ///
 /// # Errors
 /// Names the file, the line, and the mistake.
@@ -38,16 +38,20 @@ pub(crate) fn load(path: &Path, config: &TableConfig, memory: Memory) -> Result<
             BufReader::with_capacity(BUFFER, Limited { file: &file, since_row: &since_row });
         let builder = Builder::new(config.by, config.max_memory, memory);
         match config.format {
-            Format::Csv => csv(reader, &file, &since_row, config, builder),
             Format::JsonLines => json_lines(reader, &since_row, config, builder),
+            _ => csv(reader, &file, &since_row, config, builder),
         }
     };
-    read()
-        .map_err(|error| error.context(format_args!("cannot read the table `{}`", path.display())))
+    read().map_err(|error| at_path(path, error))
+}
+
+/// Adds the path of a file to its error.
+pub(crate) fn at_path(path: &Path, error: Error) -> Error {
+    error.context(format_args!("cannot read the table `{}`", path.display()))
 }
 
 /// Opens a file. Anything else, such as a pipe or a folder, is an error, and is not opened.
-fn open(path: &Path) -> Result<File> {
+pub(crate) fn open(path: &Path) -> Result<File> {
     let check = |metadata: io::Result<std::fs::Metadata>| match metadata {
         Ok(metadata) if metadata.is_file() => Ok(()),
         Ok(metadata) => {
@@ -198,6 +202,7 @@ fn csv(
         return Err(empty());
     }
     let columns = lines.columns(&record)?;
+    columns.iter().try_for_each(|name| builder.count_column(name))?;
     let find = |key: &str, name: &str| {
         let found = columns.iter().position(|column| column == name);
         found.ok_or_else(|| no_column(key, name, &columns))
@@ -226,24 +231,35 @@ fn csv(
 
 /// Names of columns and their numbers, in the order in which they were found.
 #[derive(Default)]
-struct Columns {
-    names: Vec<String>,
-    numbers: HashMap<String, usize>,
-}
+struct Columns(HashMap<String, usize>);
 
 impl Columns {
-    /// Returns the number of a column, or `None` if there are too many columns.
-    fn number(&mut self, name: &str) -> Option<usize> {
-        if let Some(number) = self.numbers.get(name) {
-            return Some(*number);
+    /// Returns the number of a column. A new column is counted as memory of the table.
+    ///
+    /// # Errors
+    /// There are too many columns, or their names take too much memory.
+    fn number(&mut self, name: &str, builder: &mut Builder) -> Result<usize> {
+        if let Some(number) = self.0.get(name) {
+            return Ok(*number);
         }
-        let number = self.names.len();
+        let number = self.0.len();
         if number == MAX_COLUMNS {
-            return None;
+            return Err(Error::configuration(format_args!("more than {MAX_COLUMNS} columns")));
         }
-        self.names.push(name.to_owned());
-        self.numbers.insert(name.to_owned(), number);
-        Some(number)
+        builder.count_column(name)?;
+        self.0.insert(name.to_owned(), number);
+        Ok(number)
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// Returns the names by their numbers.
+    fn into_names(self) -> Vec<String> {
+        let mut names: Vec<_> = self.0.into_iter().collect();
+        names.sort_unstable_by_key(|(_, number)| *number);
+        names.into_iter().map(|(name, _)| name).collect()
     }
 }
 
@@ -287,8 +303,8 @@ fn json_lines(
                 })?);
             }
             let number = columns
-                .number(name)
-                .ok_or_else(|| at_line(line, format_args!("more than {MAX_COLUMNS} columns")))?;
+                .number(name, &mut builder)
+                .map_err(|error| error.context(format_args!("line {line}")))?;
             if config.fields.as_ref().map_or(!is_key, |taken| taken.contains(name)) {
                 put_number(number, &mut values);
                 put_json(value, 1, &mut values)
@@ -304,14 +320,13 @@ fn json_lines(
         row.extend_from_slice(&values);
         builder.add(&key, &row).map_err(|error| error.context(format_args!("line {line}")))?;
     }
-    let Columns { names, numbers } = columns;
-    if names.is_empty() {
-        return Err(empty());
+    let missing = config.fields.iter().flatten().find(|name| !columns.has(name));
+    let names = columns.into_names();
+    match missing {
+        _ if names.is_empty() => Err(empty()),
+        Some(name) => Err(no_column("fields", name, &names)),
+        None => builder.build(names),
     }
-    if let Some(name) = config.fields.iter().flatten().find(|name| !numbers.contains_key(*name)) {
-        return Err(no_column("fields", name, &names));
-    }
-    builder.build(names)
 }
 
 /// Returns the text of a key in JSON, or `None` if the key is not a text or a number.

@@ -1,15 +1,15 @@
 //! The operator that applies a table to batches.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
-use tremor_pdk::{EventMut, Insertion, prelude::*};
+use tremor_pdk::{EventMut, EventRef, Field, Insertion, Part, Shape, prelude::*};
 
 use crate::{
     config::{Config, Missing},
-    field::{KeyField, path},
+    data::Data,
     record::{put_json, write_value},
     shared::{Shared, Watch},
-    table::{Table, shortened},
+    table::shortened,
 };
 
 /// Adds the fields of a row of a table to each event.
@@ -19,7 +19,7 @@ pub struct Lookup {
     /// Watch over the file, which starts with the first batch.
     watch: Option<Watch>,
     file: String,
-    key: KeyField,
+    key: Field,
     insertion: Insertion,
     missing: Otherwise,
 }
@@ -33,7 +33,7 @@ enum Otherwise {
 }
 
 impl Lookup {
-    fn apply(&mut self, table: &Table, event: &mut EventMut<'_>) -> Verdict {
+    fn apply(&mut self, table: &Data, event: &mut EventMut<'_>) -> Verdict {
         if event.value().is_none() {
             return match event.get().raw() {
                 Some(_) => Verdict::Reject(Error::bad_data(
@@ -42,13 +42,10 @@ impl Lookup {
                 None => Verdict::Keep,
             };
         }
-        let key = self.key.get(event.get());
+        let key = key_text(&self.key, event.get());
         let row = key.as_deref().and_then(|key| table.find(key));
         let written = match (row, &self.missing) {
-            (Some(row), _) => event.insert(&mut self.insertion, |out| {
-                row.write(out);
-                Ok(())
-            }),
+            (Some(row), _) => event.insert(&mut self.insertion, |out| row.write(out)),
             (None, Otherwise::Skip) => return Verdict::Keep,
             (None, Otherwise::Reject) => Err(self.unmatched(key.as_deref())),
             (None, Otherwise::Write(object)) => event.insert(&mut self.insertion, |out| {
@@ -61,7 +58,8 @@ impl Lookup {
 
     /// Returns the error of an event that matches no row.
     fn unmatched(&self, key: Option<&str>) -> Error {
-        let (name, file) = (self.key.name(), &self.file);
+        let (key_field, file) = (self.key.to_string(), &self.file);
+        let name = if key_field.is_empty() { "." } else { &key_field };
         match key {
             Some(key) => {
                 let key = shortened(key);
@@ -73,6 +71,20 @@ impl Lookup {
                 "the event has no field `{name}` that is a text or a number"
             )),
         }
+    }
+}
+
+/// Returns the text of the field of an event: text, or the text of a number. Returns `None` if the field is missing or has
+/// another type.
+fn key_text<'b>(field: &Field, event: EventRef<'b>) -> Option<Cow<'b, str>> {
+    let value = field.get(event)?;
+    match value.shape() {
+        Shape::String(text) => Some(text.into()),
+        Shape::Bytes(data) => std::str::from_utf8(data).ok().map(Into::into),
+        Shape::I64(_) | Shape::U64(_) | Shape::F64(_) | Shape::Number(_) => {
+            Some(value.to_string().into())
+        }
+        _ => None,
     }
 }
 
@@ -94,14 +106,15 @@ impl Component for Lookup {
     type Config = Config;
 
     fn new(config: Config, context: ComponentContext) -> Result<Self> {
-        let key = KeyField::new(&config.key)?;
-        if config.into.starts_with('%') {
+        let key = Field::of_key("key", &config.key)?;
+        let into = Field::of_key("into", &config.into)?;
+        if into.part() == Part::Metadata {
             return Err(Error::configuration(format_args!(
                 "invalid `into` `{}`: expected a field of the payload",
                 config.into
             )));
         }
-        let insertion = Insertion::new(&path("into", &config.into)?, None)
+        let insertion = Insertion::new(into.path(), None)
             .map_err(|error| Error::configuration(format_args!("invalid `into`: {error}")))?;
         let table = config.table()?;
         let missing = match &config.missing {

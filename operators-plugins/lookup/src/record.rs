@@ -1,5 +1,7 @@
 //! The compact form of values in the memory of a table.
 
+use std::collections::{HashMap, hash_map::Entry};
+
 use tremor_pdk::{
     Error, Exact, Result, Writer,
     serde::{Deserialize, de::IgnoredAny},
@@ -15,6 +17,7 @@ const TEXT: u8 = 3;
 const NUMBER: u8 = 4;
 const ARRAY: u8 = 5;
 const OBJECT: u8 = 6;
+const BYTES: u8 = 7;
 
 /// White space of JSON.
 const SPACE: [char; 4] = [' ', '\t', '\n', '\r'];
@@ -53,10 +56,31 @@ fn elements(rest: &str, is_object: bool) -> Result<Vec<(String, &str)>> {
         elements.push((name, value));
         match rest.strip_prefix(',') {
             Some(next) => rest = next.trim_start_matches(SPACE),
-            None if rest.starts_with(close) => return Ok(elements),
+            None if rest.starts_with(close) => {
+                if is_object && elements.len() > 1 {
+                    keep_last(&mut elements);
+                }
+                return Ok(elements);
+            }
             None => return Err(Error::configuration(format_args!("expected `,` or `{close}`"))),
         }
     }
+}
+
+/// Keeps the last value of each name, at the position of the first value, as in events.
+fn keep_last(fields: &mut Vec<(String, &str)>) {
+    let mut first: HashMap<String, usize> = HashMap::with_capacity(fields.len());
+    let mut kept: Vec<(String, &str)> = Vec::with_capacity(fields.len());
+    for (name, value) in fields.drain(..) {
+        match first.entry(name.clone()) {
+            Entry::Occupied(position) => kept[*position.get()].1 = value,
+            Entry::Vacant(position) => {
+                position.insert(kept.len());
+                kept.push((name, value));
+            }
+        }
+    }
+    *fields = kept;
 }
 
 /// Takes a JSON value from the beginning of `text`, and the white space after the value. Returns the value and its text.
@@ -96,6 +120,40 @@ pub(crate) fn put_text(text: &str, out: &mut Vec<u8>) {
     put_bytes(text.as_bytes(), out);
 }
 
+/// Appends binary data as a value.
+pub(crate) fn put_data(data: &[u8], out: &mut Vec<u8>) {
+    out.push(BYTES);
+    put_bytes(data, out);
+}
+
+/// Appends `null` as a value.
+pub(crate) fn put_null(out: &mut Vec<u8>) {
+    out.push(NULL);
+}
+
+/// Appends a truth value.
+pub(crate) fn put_bool(value: bool, out: &mut Vec<u8>) {
+    out.push(if value { TRUE } else { FALSE });
+}
+
+/// Appends a number, which is written in JSON, as a value.
+pub(crate) fn put_number_text(json: &str, out: &mut Vec<u8>) {
+    out.push(NUMBER);
+    put_bytes(json.as_bytes(), out);
+}
+
+/// Begins an array. The elements follow.
+pub(crate) fn start_array(count: usize, out: &mut Vec<u8>) {
+    out.push(ARRAY);
+    put_number(count, out);
+}
+
+/// Begins an object. The pairs follow: keys with their lengths, and values.
+pub(crate) fn start_object(count: usize, out: &mut Vec<u8>) {
+    out.push(OBJECT);
+    put_number(count, out);
+}
+
 /// Appends a value of JSON. `depth` is the number of arrays and objects that contain the value.
 ///
 /// # Errors
@@ -107,9 +165,9 @@ pub(crate) fn put_json(json: &str, depth: usize, out: &mut Vec<u8>) -> Result<()
         )));
     }
     match json.as_bytes().first() {
-        Some(b'n') => out.push(NULL),
-        Some(b'f') => out.push(FALSE),
-        Some(b't') => out.push(TRUE),
+        Some(b'n') => put_null(out),
+        Some(b'f') => put_bool(false, out),
+        Some(b't') => put_bool(true, out),
         Some(b'"') => {
             let text: String = serde_json::from_str(json).map_err(Error::configuration)?;
             put_text(&text, out);
@@ -117,8 +175,8 @@ pub(crate) fn put_json(json: &str, depth: usize, out: &mut Vec<u8>) -> Result<()
         Some(open @ (b'[' | b'{')) => {
             let is_object = *open == b'{';
             let elements = elements(&json[1..], is_object)?;
-            out.push(if is_object { OBJECT } else { ARRAY });
-            put_number(elements.len(), out);
+            let start = if is_object { start_object } else { start_array };
+            start(elements.len(), out);
             for (name, value) in elements {
                 if is_object {
                     put_bytes(name.as_bytes(), out);
@@ -126,10 +184,7 @@ pub(crate) fn put_json(json: &str, depth: usize, out: &mut Vec<u8>) -> Result<()
                 put_json(value, depth + 1, out)?;
             }
         }
-        _ => {
-            out.push(NUMBER);
-            put_bytes(json.as_bytes(), out);
-        }
+        _ => put_number_text(json, out),
     }
     Ok(())
 }
@@ -168,6 +223,7 @@ pub(crate) fn write_value(bytes: &mut &[u8], out: &mut Writer<'_>) {
     match tag {
         FALSE | TRUE => out.bool(tag == TRUE),
         TEXT => out.str(take_text(bytes)),
+        BYTES => out.bytes(take_bytes(bytes)),
         NUMBER => match Exact::new(take_text(bytes)) {
             Some(number) => out.exact(&number),
             None => out.null(),

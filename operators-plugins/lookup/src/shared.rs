@@ -10,7 +10,7 @@ use std::{
 
 use tremor_pdk::{Error, ErrorKind, Host, Result, Upkeep, info, lock, warn};
 
-use crate::{config::TableConfig, load::load, table::Table};
+use crate::{config::TableConfig, data::Data};
 
 /// Interval between two checks of the file.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -19,16 +19,43 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// of contents and metadata. `None` if the file does not exist.
 type Stamp = Option<(u64, u64, u64, [i64; 4])>;
 
-/// Tables of all instances in the process.
-static TABLES: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
+/// Tables of all instances in the process. Not locked while a table is read, so that other tables need not wait.
+static TABLES: Mutex<Vec<Arc<Entry>>> = Mutex::new(Vec::new());
 
-/// The current version of a table, and the state of its file.
-pub(crate) struct Shared {
+/// A table that instances use, or that one of them is reading.
+struct Entry {
     /// Name of the component in the flow. Only instances of one component share a table.
     id: String,
     path: PathBuf,
     config: TableConfig,
-    current: Mutex<Arc<Table>>,
+    /// Locked while the table is read for the first time, so that other instances with the same table wait for it.
+    table: Mutex<Weak<Shared>>,
+}
+
+impl Entry {
+    /// Returns the entry of a table, which is created if it does not exist. Removes entries that no instance uses.
+    fn of(id: &str, path: PathBuf, config: TableConfig) -> Arc<Self> {
+        let mut entries = lock(&TABLES);
+        entries.retain(|entry| {
+            let is_used = || entry.table.try_lock().map_or(true, |table| table.strong_count() > 0);
+            Arc::strong_count(entry) > 1 || is_used()
+        });
+        let same =
+            |entry: &&Arc<Self>| entry.id == id && entry.path == path && entry.config == config;
+        if let Some(entry) = entries.iter().find(same) {
+            return entry.clone();
+        }
+        let entry = Arc::new(Self { id: id.to_owned(), path, config, table: Mutex::default() });
+        entries.push(entry.clone());
+        entry
+    }
+}
+
+/// The current version of a table, and the state of its file.
+pub(crate) struct Shared {
+    path: PathBuf,
+    config: TableConfig,
+    current: Mutex<Arc<Data>>,
     /// Locked while the file is checked and read, and never by calls of the operator.
     file: Mutex<FileState>,
     /// Token of the instance that watches the file, if it still exists.
@@ -56,32 +83,29 @@ impl Shared {
         config: TableConfig,
         host: &Host,
     ) -> Result<Arc<Self>> {
-        let path = host.resolve(file);
-        let mut tables = lock(&TABLES);
-        tables.retain(|table| table.strong_count() > 0);
-        let same =
-            |table: &Arc<Self>| table.id == id && table.path == path && table.config == config;
-        if let Some(table) = tables.iter().filter_map(Weak::upgrade).find(same) {
-            return Ok(table);
+        let entry = Entry::of(id, host.resolve(file), config);
+        let mut current = lock(&entry.table);
+        if let Some(shared) = current.upgrade() {
+            return Ok(shared);
         }
+        let (path, config) = (entry.path.clone(), entry.config.clone());
         // The properties are taken before the file is read, so that the first check finds a change during the read.
         let stamp = stamp(&path);
-        let table = load(&path, &config, host.memory())?;
+        let table = Data::load(&path, &config, host.memory())?;
         report(&table, file, host);
         let shared = Arc::new(Self {
-            id: id.to_owned(),
             path,
             config,
             current: Mutex::new(Arc::new(table)),
             file: Mutex::new(FileState { loaded: stamp, seen: stamp, failed: None }),
             watcher: Mutex::default(),
         });
-        tables.push(Arc::downgrade(&shared));
+        *current = Arc::downgrade(&shared);
         Ok(shared)
     }
 
     /// Returns the current version of the table.
-    pub(crate) fn table(&self) -> Arc<Table> {
+    pub(crate) fn table(&self) -> Arc<Data> {
         lock(&self.current).clone()
     }
 
@@ -118,7 +142,7 @@ impl Shared {
         if !is_settled {
             return Ok(());
         }
-        let loaded = load(&self.path, &self.config, host.memory());
+        let loaded = Data::load(&self.path, &self.config, host.memory());
         if stamp(&self.path) != now {
             // The file was changed during the read, so that the result may be a part of the old and of the new table.
             return file.failed.as_ref().map_or(Ok(()), |(error, _)| Err(error.clone()));
@@ -145,8 +169,12 @@ impl Shared {
 }
 
 /// Logs the size of a table, and the number of keys that occur several times.
-fn report(table: &Table, file: &str, host: &Host) {
-    let (rows, bytes, duplicates) = (table.len(), table.bytes(), table.duplicates());
+fn report(table: &Data, file: &str, host: &Host) {
+    let bytes = table.bytes();
+    let Some((rows, duplicates)) = table.keys() else {
+        tremor_pdk::debug!(host, "the database `{file}` takes {bytes} bytes");
+        return;
+    };
     tremor_pdk::debug!(host, "the table `{file}` has {rows} keys and takes {bytes} bytes");
     if duplicates > 0 {
         warn!(

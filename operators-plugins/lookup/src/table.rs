@@ -15,6 +15,8 @@ pub(crate) const MAX_PREFIX: usize = 1024;
 
 /// Maximum length of the key of a network in bytes: the length of the prefix and an IPv6 address.
 const MAX_NETWORK_KEY: usize = 17;
+/// Memory of a column besides its name, in bytes: its entries in the lists of names.
+const NAME: usize = 64;
 
 /// Rows and the index of their keys.
 pub(crate) struct Table {
@@ -110,6 +112,8 @@ impl Row<'_> {
 pub(crate) struct Builder {
     table: Table,
     max_memory: usize,
+    /// Memory of the names of the columns so far, in bytes.
+    names: usize,
     /// For each length of a key, whether the table has such a key: IPv4 and prefixes, and IPv6.
     has_length: [Vec<bool>; 2],
 }
@@ -127,7 +131,7 @@ impl Builder {
             memory,
         };
         let has_length = [vec![false; MAX_PREFIX + 1], vec![false; 129]];
-        Self { table, max_memory, has_length }
+        Self { table, max_memory, names: 0, has_length }
     }
 
     /// Adds a row. `values` contains the number of the values, and the values with the numbers of their columns. A row
@@ -159,6 +163,15 @@ impl Builder {
                 self.add_key(key.as_bytes(), values)
             }
         }
+    }
+
+    /// Counts the name of a column, which the caller keeps until [`Builder::build`].
+    ///
+    /// # Errors
+    /// The table takes too much memory.
+    pub(crate) fn count_column(&mut self, name: &str) -> Result<()> {
+        self.names += name.len() + NAME;
+        self.count(0)
     }
 
     fn add_key(&mut self, key: &[u8], values: &[u8]) -> Result<()> {
@@ -194,7 +207,8 @@ impl Builder {
 
     /// Counts the memory of the table and `more` bytes that will be allocated.
     fn count(&mut self, more: usize) -> Result<()> {
-        let bytes = self.table.rows.capacity() + self.table.index.allocation_size() + more;
+        let rows = self.table.rows.capacity() + self.names;
+        let bytes = rows + self.table.index.allocation_size() + more;
         if bytes > self.max_memory {
             return Err(Error::configuration(format_args!(
                 "the table takes more than {} bytes, the value of `max_memory`: set a larger one, or fewer `fields`",

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use tremor_pdk::{Error, Insertion, Result};
+use tremor_pdk::{Error, Field, Insertion, Part, Result};
 
-use crate::{field::Field, types::Type};
+use crate::{operator::name, types::Type};
 
 /// The format of the text, its field, and the target of the result.
 #[tremor_pdk::config]
@@ -182,19 +182,20 @@ impl Config {
     /// # Errors
     /// A path is invalid, or two keys contradict each other.
     pub(crate) fn fields(&self) -> Result<(Field, Option<Insertion>)> {
-        let field = Field::new("field", &self.field)?;
+        let is_in_metadata = |field: &Field| field.part() == Part::Metadata;
+        let field = Field::of_key("field", &self.field)?;
         let target = match &self.target {
-            Some(target) => Field::new("target", target)?,
-            None if self.is_scalar() && !field.is_in_metadata() => field.clone(),
-            None => Field::new("target", ".")?,
+            Some(target) => Field::of_key("target", target)?,
+            None if self.is_scalar() && !is_in_metadata(&field) => field.clone(),
+            None => Field::of_key("target", ".")?,
         };
-        if target.is_in_metadata() {
+        if is_in_metadata(&target) {
             return Err(Error::configuration(format_args!(
                 "invalid `target` {}: expected a field of the payload",
-                target.name()
+                name(&target)
             )));
         }
-        if self.keep_field && (field.is_payload() || field.is_in_metadata()) {
+        if self.keep_field && (field.is_payload() || is_in_metadata(&field)) {
             return Err(Error::configuration(
                 "`keep_field` applies only to a `field` of the payload: set `field`, or remove `keep_field`",
             ));
@@ -209,7 +210,7 @@ impl Config {
                 if self.format == Format::Csv { ", or set `columns`" } else { "" }
             )));
         }
-        let is_removed = !self.keep_field && !field.is_payload() && !field.is_in_metadata();
+        let is_removed = !self.keep_field && !field.is_payload() && !is_in_metadata(&field);
         let removed = is_removed.then(|| field.path());
         let insertion = Insertion::new(target.path(), removed).map_err(|error| {
             Error::configuration(format_args!("invalid `field` or `target`: {error}"))

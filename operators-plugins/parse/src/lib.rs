@@ -13,7 +13,6 @@
 //! error in its metadata.
 
 mod config;
-mod field;
 mod format;
 mod operator;
 mod stop;

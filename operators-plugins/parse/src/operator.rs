@@ -2,11 +2,10 @@
 
 use std::borrow::Cow;
 
-use tremor_pdk::{EventMut, EventRef, Insertion, Path, Shape, Value, prelude::*};
+use tremor_pdk::{EventMut, EventRef, Field, Insertion, Path, Shape, Value, prelude::*};
 
 use crate::{
     config::{Config, OnError},
-    field::Field,
     format::Parser,
 };
 
@@ -55,7 +54,7 @@ impl Parse {
         let Self { parser, text, field, format, .. } = self;
         let write = |out: &mut Writer<'_>| {
             parser.write(text, now, out).map_err(|stop| {
-                let (name, stop) = (field.name(), stop.describe(text));
+                let (name, stop) = (name(field), stop.describe(text));
                 Error::bad_data(format_args!("cannot parse {name} as `{format}`: {stop}"))
             })
         };
@@ -74,10 +73,15 @@ impl Parse {
     }
 }
 
+/// Returns the name of a field in messages.
+pub(crate) fn name(field: &Field) -> String {
+    if field.is_payload() { "the event".to_owned() } else { format!("`{field}`") }
+}
+
 /// Returns the text of the field of an event. If `numbers` is set, a number is converted to text.
 fn text<'b>(field: &Field, event: EventRef<'b>, numbers: bool) -> Result<Cow<'b, str>> {
     let Some(value) = field.get(event) else {
-        return Err(Error::bad_data(format_args!("the event has no field {}", field.name())));
+        return Err(Error::bad_data(format_args!("the event has no field {}", name(field))));
     };
     if let Some(text) = value.as_str() {
         return Ok(text.into());
@@ -87,7 +91,7 @@ fn text<'b>(field: &Field, event: EventRef<'b>, numbers: bool) -> Result<Cow<'b,
             Ok(text) => Ok(text.into()),
             Err(error) => Err(Error::bad_data(format_args!(
                 "{} is binary data that is not UTF-8 at byte {}",
-                field.name(),
+                name(field),
                 error.valid_up_to()
             ))),
         };
@@ -97,7 +101,7 @@ fn text<'b>(field: &Field, event: EventRef<'b>, numbers: bool) -> Result<Cow<'b,
     {
         return Ok(value.to_string().into());
     }
-    let (name, found) = (field.name(), shape.name());
+    let (name, found) = (name(field), shape.name());
     Err(Error::bad_data(format_args!("{name} is not text: found {found}")))
 }
 

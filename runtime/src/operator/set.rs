@@ -6,10 +6,12 @@ use rustix::system::uname;
 use serde::{Deserialize, Deserializer};
 use tremor_abi::batch::{Edits, FieldWriter, HostBatch, Part};
 use tremor_pdk::{
-    Batch, Component, ComponentContext, Error, EventMut, Operator, Output, Result, Value, Verdict,
-    template::{Field, Template},
+    Batch, Component, ComponentContext, Error, EventMut, EventRef, Operator, Output, Result, Value,
+    Verdict,
+    template::{Field, Template, TimeCache},
 };
 
+use super::condition::{self, Condition};
 use crate::codec::syslog::civil::append_rfc3339;
 
 /// Sets and removes fields of the payload and the metadata.
@@ -43,6 +45,8 @@ struct Edit {
     missing: Option<Missing>,
     /// Fields that are removed, if they exist.
     remove: Option<Vec<Field>>,
+    /// Condition of the events to which the edit is applied.
+    when: Option<condition::Config>,
 }
 
 /// Form of a time.
@@ -76,15 +80,19 @@ pub(super) fn given<'de, D: Deserializer<'de>>(
 const SOURCES: &str = "`value`, `copy`, `template`, `now` or `hostname`";
 
 impl Edit {
-    /// Compiles an edit into one step for each field that it sets or removes.
-    fn compile(self) -> Result<Vec<Step>> {
+    /// Compiles an edit into one step for each field that it sets or removes. Adds its condition to `conditions`.
+    fn compile(mut self, conditions: &mut Conditions) -> Result<Vec<Step>> {
+        let when = match self.when.take() {
+            Some(when) => Some(conditions.add(when).map_err(|error| error.context("`when`"))?),
+            None => None,
+        };
         if let Some(remove) = &self.remove {
             let is_alone = self.field.is_none() && self.source()?.is_none();
             if !is_alone || self.keep_existing || self.missing.is_some() {
                 let message = "`remove`: expected no other key besides it: remove fields in an edit of their own";
                 return Err(Error::configuration(message));
             }
-            return remove.iter().map(Step::remove).collect();
+            return remove.iter().map(|field| Step::remove(field, when)).collect();
         }
         let source = self.source()?;
         let Some(field) = self.field else {
@@ -95,21 +103,22 @@ impl Edit {
                 "expected {SOURCES} for the field `{field}`, found none"
             )));
         };
-        let reads = matches!(source, Source::Copy(_) | Source::Template(_));
+        let reads = matches!(source, Source::Copy(_) | Source::Template(..));
         if self.missing.is_some() && !reads {
             let message = "`missing`: expected `copy` or `template`, which can lack a field";
             return Err(Error::configuration(message));
         }
         let rejects = self.missing == Some(Missing::Err);
         let set = Setting { source, keep_existing: self.keep_existing, rejects };
-        Ok(vec![Step { field, set: Some(set) }])
+        Ok(vec![Step { field, set: Some(set), when }])
     }
 
     fn source(&self) -> Result<Option<Source>> {
         let mut sources = Vec::new();
         sources.extend(self.value.clone().map(Source::Constant));
         sources.extend(self.copy.clone().map(Source::Copy));
-        sources.extend(self.template.clone().map(Source::Template));
+        let template = |template| Source::Template(template, TimeCache::default());
+        sources.extend(self.template.clone().map(template));
         sources.extend(self.now.map(Source::Now));
         match self.hostname {
             None => {}
@@ -137,6 +146,8 @@ struct Step {
     field: Field,
     /// `None` if the field is removed.
     set: Option<Setting>,
+    /// Number of the condition of the edit.
+    when: Option<usize>,
 }
 
 /// The value to which a field is set.
@@ -151,32 +162,45 @@ struct Setting {
 enum Source {
     Constant(Value<'static>),
     Copy(Field),
-    Template(Template),
+    /// The cache contains times of the last event.
+    Template(Template, TimeCache),
     Now(Time),
 }
 
 impl Step {
-    fn remove(field: &Field) -> Result<Self> {
+    fn remove(field: &Field, when: Option<usize>) -> Result<Self> {
         if field.part() == Part::Payload && field.path().is_empty() {
             let message =
                 "`remove`: the whole payload cannot be removed: discard events with `filter`";
             return Err(Error::configuration(message));
         }
-        Ok(Self { field: field.clone(), set: None })
+        Ok(Self { field: field.clone(), set: None, when })
+    }
+
+    /// Returns the fields whose values the step copies.
+    fn copies(&self) -> Vec<&Field> {
+        match self.set.as_ref().map(|set| &set.source) {
+            None | Some(Source::Constant(_) | Source::Now(_)) => Vec::new(),
+            Some(Source::Copy(field)) => vec![field],
+            Some(Source::Template(template, _)) => template.fields().collect(),
+        }
     }
 
     /// Returns the fields that the step reads.
-    fn reads(&self) -> Vec<&Field> {
-        let Some(Setting { source, keep_existing, .. }) = &self.set else { return Vec::new() };
-        let mut fields = match source {
-            Source::Constant(_) | Source::Now(_) => Vec::new(),
-            Source::Copy(field) => vec![field],
-            Source::Template(template) => template.fields().collect(),
-        };
-        if *keep_existing {
+    fn reads<'s>(&'s self, conditions: &'s Conditions) -> Vec<&'s Field> {
+        let mut fields = self.copies();
+        if self.set.as_ref().is_some_and(|set| set.keep_existing) {
             fields.push(&self.field);
         }
+        let condition = self.when.and_then(|when| conditions.list.get(when));
+        fields.extend(condition.into_iter().flat_map(Condition::fields));
         fields
+    }
+
+    /// Returns the condition of the whole pass to which the step belongs. Fields cannot be removed on a condition of
+    /// their own.
+    fn condition_of_pass(&self) -> Option<usize> {
+        if self.set.is_none() { self.when } else { None }
     }
 }
 
@@ -184,34 +208,63 @@ impl Step {
 struct Pass {
     part: Part,
     edits: Edits,
-    fields: Vec<(Field, Setting)>,
+    fields: Vec<(Field, Setting, Option<usize>)>,
+    /// Number of the condition of all edits of the pass.
+    when: Option<usize>,
+}
+
+/// The conditions of edits.
+#[derive(Default)]
+struct Conditions {
+    list: Vec<Condition>,
+    /// For each condition, whether the current event met it when the first field of its edit was edited.
+    met: Vec<Option<bool>>,
+}
+
+impl Conditions {
+    fn add(&mut self, config: condition::Config) -> Result<usize> {
+        self.list.push(config.compile()?);
+        self.met.push(None);
+        Ok(self.list.len() - 1)
+    }
+
+    /// Returns whether the current event meets a condition. An edit without a condition applies to every event.
+    fn hold(&mut self, when: Option<usize>, event: EventRef<'_>) -> bool {
+        let Some(when) = when else { return true };
+        match (self.list.get(when), self.met.get_mut(when)) {
+            (Some(condition), Some(met)) => *met.get_or_insert_with(|| condition.holds(event)),
+            _ => true,
+        }
+    }
 }
 
 impl Pass {
     fn new(steps: Vec<Step>) -> Result<Self> {
         let part = steps.first().map_or(Part::Payload, |step| step.field.part());
+        let when = steps.first().and_then(Step::condition_of_pass);
         let (mut set, mut remove, mut fields) = (Vec::new(), Vec::new(), Vec::new());
         for step in steps {
             match step.set {
                 None => remove.push(step.field.path().clone()),
                 Some(setting) => {
                     set.push(step.field.path().clone());
-                    fields.push((step.field, setting));
+                    fields.push((step.field, setting, step.when));
                 }
             }
         }
         let edits = Edits::new(&set, &remove).map_err(Error::configuration)?;
-        Ok(Self { part, edits, fields })
+        Ok(Self { part, edits, fields, when })
     }
 }
 
-/// Returns whether `step` has to be applied after `earlier`: it edits another part of the event, or edits or reads a
-/// field that overlaps the one that `earlier` edits.
-fn depends(step: &Step, earlier: &Step) -> bool {
+/// Returns whether `step` has to be applied after `earlier`: it edits another part of the event, removes fields on another
+/// condition, or edits or reads a field that overlaps the one that `earlier` edits.
+fn depends(step: &Step, earlier: &Step, conditions: &Conditions) -> bool {
     let edited = &earlier.field;
     step.field.part() != edited.part()
+        || step.condition_of_pass() != earlier.condition_of_pass()
         || step.field.overlaps(edited)
-        || step.reads().into_iter().any(|read| read.overlaps(edited))
+        || step.reads(conditions).into_iter().any(|read| read.overlaps(edited))
 }
 
 /// Value of [`Set::growth`] above which the size of events is always measured. Otherwise a small batch could grow too
@@ -222,6 +275,7 @@ const GROWTH: usize = 16;
 /// The operator `set`.
 pub(crate) struct Set {
     passes: Vec<Pass>,
+    conditions: Conditions,
     /// Upper bound of the factor by which copies and templates enlarge an event.
     growth: usize,
     /// Values of the fields of a pass for the current event.
@@ -252,14 +306,17 @@ impl Component for Set {
             return Err(Error::configuration("`edits`: expected at least one edit, found none"));
         }
         let mut passes: Vec<Vec<Step>> = Vec::new();
+        let mut conditions = Conditions::default();
         for (position, edit) in config.edits.into_iter().enumerate() {
             let at = |error: Error| error.context(format_args!("`edits[{position}]`"));
-            for step in edit.compile().map_err(at)? {
+            for step in edit.compile(&mut conditions).map_err(at)? {
                 // Each path is checked here, because an error of a pass does not have the position of the edit.
                 let path = std::slice::from_ref(step.field.path());
                 Edits::new(path, &[]).map_err(Error::configuration).map_err(at)?;
                 match passes.last_mut() {
-                    Some(pass) if !pass.iter().any(|earlier| depends(&step, earlier)) => {
+                    Some(pass)
+                        if !pass.iter().any(|earlier| depends(&step, earlier, &conditions)) =>
+                    {
                         pass.push(step);
                     }
                     _ => passes.push(vec![step]),
@@ -268,26 +325,27 @@ impl Component for Set {
         }
         // A pass copies the whole event at most once for each field that it reads.
         let growth = passes.iter().fold(1_usize, |growth, pass| {
-            let reads: usize = pass.iter().map(|step| step.reads().len()).sum();
-            growth.saturating_mul(1 + reads)
+            let copies: usize = pass.iter().map(|step| step.copies().len()).sum();
+            growth.saturating_mul(1 + copies)
         });
         let passes = passes.into_iter().map(Pass::new).collect::<Result<_>>()?;
-        Ok(Self { passes, growth, values: Vec::new(), text: String::new() })
+        Ok(Self { passes, conditions, growth, values: Vec::new(), text: String::new() })
     }
 }
 
 impl Operator for Set {
     fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        let Self { passes, growth, values, text } = self;
+        let Self { passes, conditions, growth, values, text } = self;
         let weight = batch.weight();
         let most = Batch::decoded_at_most(weight);
         // The size of events is measured only if they could exceed the limit.
         let is_measured = *growth > GROWTH || growth.saturating_mul(weight) > most;
         let mut capacity = is_measured.then(|| most.saturating_sub(weight));
         output.divert(batch, |event| {
-            let done = passes
-                .iter_mut()
-                .try_for_each(|pass| pass.apply(event, capacity.as_mut(), values, text));
+            conditions.met.fill(None);
+            let done = passes.iter_mut().try_for_each(|pass| {
+                pass.apply(event, capacity.as_mut(), conditions, values, text)
+            });
             done.map_or_else(Verdict::Reject, |()| Verdict::Keep)
         });
         Ok(())
@@ -300,17 +358,26 @@ impl Pass {
         &mut self,
         event: &mut EventMut<'_>,
         capacity: Option<&mut usize>,
+        conditions: &mut Conditions,
         values: &mut Vec<Planned>,
         text: &mut String,
     ) -> Result<()> {
+        if !conditions.hold(self.when, event.get()) {
+            return Ok(());
+        }
         values.clear();
         text.clear();
-        for (field, setting) in &self.fields {
-            values.push(setting.plan(field, event, text)?);
+        for (field, setting, when) in &mut self.fields {
+            values.push(if conditions.hold(*when, event.get()) {
+                setting.plan(field, event, text)?
+            } else {
+                Planned::Unchanged
+            });
         }
         let fields = &self.fields;
         let write = |number: usize, writer: &mut FieldWriter<'_>| {
-            let (Some(value), Some((_, setting))) = (values.get(number), fields.get(number)) else {
+            let (Some(value), Some((_, setting, _))) = (values.get(number), fields.get(number))
+            else {
                 return;
             };
             match (value, &setting.source) {
@@ -336,14 +403,15 @@ impl Setting {
     /// # Errors
     /// Returns an error of kind "bad data" if the event lacks a field that has to exist.
     #[inline]
-    fn plan(&self, field: &Field, event: &EventMut<'_>, text: &mut String) -> Result<Planned> {
+    fn plan(&mut self, field: &Field, event: &EventMut<'_>, text: &mut String) -> Result<Planned> {
         let event = event.get();
         if self.keep_existing && field.get(event).is_some() {
             return Ok(Planned::Unchanged);
         }
         let start = text.len();
-        Ok(match &self.source {
-            Source::Copy(from) if self.rejects && from.get(event).is_none() => {
+        let rejects = self.rejects;
+        Ok(match &mut self.source {
+            Source::Copy(from) if rejects && from.get(event).is_none() => {
                 return Err(Error::bad_data(format_args!(
                     "cannot set `{field}`: expected the field `{from}`, found no such field"
                 )));
@@ -354,9 +422,9 @@ impl Setting {
                 append_rfc3339(event.ingest_ns(), text);
                 Planned::Text(start..text.len())
             }
-            Source::Template(template) => match template.render(event, text) {
+            Source::Template(template, cache) => match template.render_cached(event, text, cache) {
                 Ok(()) => Planned::Text(start..text.len()),
-                Err(_) if !self.rejects => Planned::Unchanged,
+                Err(_) if !rejects => Planned::Unchanged,
                 Err(error) => {
                     return Err(Error::bad_data(format_args!("cannot set `{field}`: {error}")));
                 }

@@ -154,6 +154,15 @@ fn bundled_plugins_keep_the_contract() {
     expect_good("connector-exit", &exit);
     let lookup = r#"{ "file": "input", "format": "json_lines", "key": "verify", "into": "found" }"#;
     expect_good("operator-lookup", &[("lookup", lookup)]);
+    let redact = [
+        ("redact", r#"{ "rules": [{ "fields": ["."], "patterns": ["email", "ipv6"] }] }"#),
+        ("redact", r#"{ "rules": [{ "fields": ["verify", "%"], "mask": { "keep_last": 1 } }] }"#),
+        (
+            "redact",
+            r#"{ "key": "0123456789abcdef", "rules": [{ "fields": ["."], "hash": "hmac_sha256" }] }"#,
+        ),
+    ];
+    expect_good("operator-redact", &redact);
     for package in ["connector-stdio", "connector-null", "operator-logging"] {
         expect_good(package, &[]);
     }

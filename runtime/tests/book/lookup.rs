@@ -21,8 +21,14 @@ const TABLES: [(&str, &str); 3] = [
     ("services.jsonl", "{\"path\":\"/\",\"service\":\"web\",\"limit\":1}\n"),
 ];
 
+/// Returns a database of MaxMind of two networks for documentation, which was written for these tests.
+fn database() -> Vec<u8> {
+    fs::read(workspace().join("tests/fixtures/lookup/cities.mmdb")).unwrap()
+}
+
 /// Adds the tables that the flows of the book name.
 pub(crate) fn with_tables(scene: Scene) -> Scene {
+    let scene = scene.write("cities.mmdb", &database());
     TABLES.iter().fold(scene, |scene, (name, table)| scene.write(name, table.as_bytes()))
 }
 
@@ -66,7 +72,7 @@ fn examples_of_the_lookup_page_have_the_shown_results() {
         let [(_, table), (yaml, operators), (text, event), (json, expected)] = example else {
             continue;
         };
-        if [&**yaml, text, json] != ["yaml", "json", "json"] {
+        if [&**yaml, text, json] != ["yaml", "json", "json"] || operators.contains(".mmdb") {
             continue;
         }
         let file = operators.split("file: ").nth(1).unwrap().split(',').next().unwrap();
@@ -78,6 +84,41 @@ fn examples_of_the_lookup_page_have_the_shown_results() {
         examples += 1;
     }
     assert_eq!(examples, 3);
+}
+
+#[test]
+fn example_with_a_database_has_the_shown_result() {
+    let blocks = blocks();
+    let at = blocks.iter().position(|(_, text)| text.contains("cities.mmdb")).unwrap();
+    let [(_, operators), (_, event), (_, expected)] = &blocks[at..at + 3] else { panic!() };
+    let (_, run) = run(with_tables(flow(operators)), event);
+    run.expect(0, &["1 events in, 1 out, 0 dead-lettered"]);
+    let [found, expected] =
+        [&run.stdout, expected].map(|text| serde_json::from_str::<Value>(text).unwrap());
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn broken_database_leaves_the_previous_one_in_use() {
+    let operators = "operators: [{ type: lookup, config: { file: cities.mmdb, key: ip, into: ., fields: [country] } }]";
+    let scene = with_tables(flow(operators));
+    let file = scene.path().join("cities.mmdb");
+    let (reader, mut input) = pipe().unwrap();
+    let mut running = Running::of(scene, &["flow.yaml"], |command| command.stdin(reader));
+    let mut country = |running: &Running| {
+        input.write_all(b"{\"ip\":\"2001:db8::7\"}\n").unwrap();
+        let event: Value = serde_json::from_str(&running.event()).unwrap();
+        event["country"]["iso_code"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(country(&running), "FR");
+    let mut database = database();
+    let half = database.split_off(database.len() / 2);
+    fs::write(&file, &half).unwrap();
+    let line = running.until("the previous version of the table stays in use");
+    assert!(line.contains("not a valid database of MaxMind"), "{line}");
+    assert_eq!(country(&running), "FR");
+    drop(input);
+    running.end().expect(0, &["2 events in, 2 out, 0 dead-lettered"]);
 }
 
 #[test]

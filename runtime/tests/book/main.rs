@@ -24,4 +24,5 @@ mod metadata;
 mod multiline;
 mod pages;
 mod parse;
+mod redact;
 mod schema;

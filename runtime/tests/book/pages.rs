@@ -101,7 +101,7 @@ fn check(needs_vrl: bool) {
             continue;
         }
         let check = |flow: &String| -> Run {
-            let scene = crate::lookup::with_tables(Scene::new(flow));
+            let scene = crate::lookup::with_tables(crate::redact::with_key(flow));
             let arguments = ["check", "flow.yaml"];
             if needs_vrl { scene.tremor_with_vrl(&arguments) } else { scene.tremor(&arguments) }
         };

@@ -22,7 +22,7 @@ fn plugins() -> &'static Path {
     FOLDER.get_or_init(|| gathered("binary-test-plugins", PLUGINS.map(library)))
 }
 
-const PLUGINS: [&str; 23] = [
+const PLUGINS: [&str; 24] = [
     "connector-file",
     "connector-journald",
     "connector-stdio",
@@ -39,6 +39,7 @@ const PLUGINS: [&str; 23] = [
     "operator-logging",
     "operator-lookup",
     "operator-parse",
+    "operator-redact",
     "plugin-peers",
     "plugin-keyvalue",
     "plugin-pieces",

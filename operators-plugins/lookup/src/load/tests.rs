@@ -72,6 +72,39 @@ fn json_lines_keep_types_and_exact_numbers() {
 }
 
 #[test]
+fn last_value_of_a_repeated_field_is_kept() {
+    let json = br#"{"id":1,"a":1,"b":2,"a":{"x":1,"x":[2,2]},"id":"7"}"#;
+    let table = loaded(&config(Format::JsonLines), json).unwrap();
+    assert_eq!(row(&table, "7").unwrap(), r#"{"a":{"x":[2,2]},"b":2}"#);
+    assert_eq!(row(&table, "1"), None);
+}
+
+#[test]
+fn names_of_columns_count_towards_the_memory() {
+    let long = "n".repeat(100_000);
+    let small = |format| TableConfig { max_memory: 50_000, ..config(format) };
+    let lines = |count: usize| -> String {
+        (0..count)
+            .map(|number| format!("{{\"id\":{number},\"{number}{}\":1}}\n", &long[..9_000]))
+            .collect()
+    };
+    for (format, text, expected) in [
+        (Format::Csv, format!("a,{long}\n1,2\n"), "50000 bytes, the value of `max_memory`"),
+        (
+            Format::JsonLines,
+            format!("{{\"a\":1,\"{long}\":2}}\n"),
+            "line 1: the table takes more than",
+        ),
+        (Format::JsonLines, lines(9), "line 5: the table takes more than 50000 bytes"),
+    ] {
+        let error = loaded(&small(format), text.as_bytes()).err().unwrap().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+    let table = loaded(&small(Format::JsonLines), lines(2).as_bytes()).unwrap();
+    assert!(table.bytes() > 18_000, "{}", table.bytes());
+}
+
+#[test]
 fn mistakes_are_reported_with_their_line() {
     let csv = config(Format::Csv);
     let cidr = TableConfig { by: By::Cidr, ..csv.clone() };

@@ -122,6 +122,13 @@ fn wrong_configurations_are_rejected() {
         (json!({ "file": "folder.csv" }), "folder.csv`: expected a file, found a folder"),
         (json!({ "file": "/dev/null", "format": "csv" }), "found a pipe, a socket or a device"),
         (json!({ "file": "teams.txt" }), "set `format` to `csv` or `json_lines`"),
+        (json!({ "format": "maxmind", "by": "cidr" }), "`by` does not apply to `format: maxmind`"),
+        (json!({ "format": "maxmind", "match": "a" }), "`match` does not apply to"),
+        (
+            json!({ "format": "maxmind", "delimiter": ";" }),
+            "`delimiter` applies only to `format: csv`",
+        ),
+        (json!({ "format": "maxmind" }), "not a valid database of MaxMind"),
         (json!({ "fields": ["taem"] }), "invalid `fields`: the table has no column `taem`"),
         (json!({ "fields": [] }), "`fields` is empty"),
         (json!({ "fields": ["team", "team"] }), "`team` appears twice"),

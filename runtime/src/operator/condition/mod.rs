@@ -50,6 +50,17 @@ pub(super) enum Order {
 }
 
 impl Condition {
+    /// Returns the fields that the condition reads.
+    pub(super) fn fields(&self) -> Vec<&Field> {
+        match self {
+            Self::Field(field, _) => vec![field],
+            Self::Not(condition) => condition.fields(),
+            Self::All(conditions) | Self::Any(conditions) => {
+                conditions.iter().flat_map(Self::fields).collect()
+            }
+        }
+    }
+
     /// Returns whether an event fulfils the condition.
     #[inline]
     pub(super) fn holds(&self, event: EventRef<'_>) -> bool {

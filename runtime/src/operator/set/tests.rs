@@ -123,6 +123,61 @@ fn missing_fields_skip_the_edit_or_reject_the_event() {
 }
 
 #[test]
+fn edits_are_applied_to_events_that_meet_their_condition() {
+    let events = [json!({ "status": 503, "a": { "b": 1 } }), json!({ "status": 200, "a": 1 })];
+    let server = json!({ "field": "status", "greater_or_equal": 500 });
+    for (edits, expected) in [
+        (
+            json!([{ "field": "level", "value": "info" }, { "field": "level", "value": "error", "when": server }]),
+            [
+                r#"{"status":503,"a":{"b":1},"level":"error"}"#,
+                r#"{"status":200,"a":1,"level":"info"}"#,
+            ],
+        ),
+        // A condition sees the results of the edits before it.
+        (
+            json!([
+                { "field": "status", "value": 200, "when": server },
+                { "field": "ok", "copy": "status", "when": { "field": "status", "equals": 200 } },
+            ]),
+            [r#"{"status":200,"a":{"b":1},"ok":200}"#, r#"{"status":200,"a":1,"ok":200}"#],
+        ),
+        // A condition is evaluated once for all fields of an edit, also if the edit removes what the condition reads.
+        (
+            json!([{ "remove": ["status", "a", "%m"], "when": { "not": { "field": "status", "equals": 200 } } }]),
+            ["{}", r#"{"status":200,"a":1} {"m":0}"#],
+        ),
+        (
+            json!([{ "remove": ["a", "a.b"], "when": { "field": "a.b", "exists": true } }, { "remove": ["%m"] }]),
+            [r#"{"status":503}"#, r#"{"status":200,"a":1}"#],
+        ),
+        // An unmet condition skips an edit that would reject the event.
+        (
+            json!([{ "field": "c", "copy": "a.b", "missing": "err", "when": { "field": "a.b", "exists": true } }]),
+            [r#"{"status":503,"a":{"b":1},"c":1} {"m":0}"#, r#"{"status":200,"a":1} {"m":0}"#],
+        ),
+    ] {
+        let has_metadata = expected[1].contains("\"m\"") || edits.to_string().contains("%m");
+        let metadata = has_metadata.then(|| literal!({ "m": 0 }));
+        assert_eq!(set(&edits, &events, metadata.as_ref()), expected, "{edits}");
+    }
+}
+
+#[test]
+fn times_of_templates_are_those_of_each_event() {
+    let edits = json!([{ "field": "day", "template": "{t:+%F %H}" }]);
+    let events = [0, 1, 3_600_000_000_000_i64, 86_400_000_000_000, 0].map(|t| json!({ "t": t }));
+    let found: Vec<_> = set(&edits, &events, None)
+        .iter()
+        .map(|it| serde_json::from_str::<Json>(it).unwrap()["day"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(
+        found,
+        ["1970-01-01 00", "1970-01-01 00", "1970-01-01 01", "1970-01-02 00", "1970-01-01 00"]
+    );
+}
+
+#[test]
 fn value_without_fields_is_rejected_or_replaced() {
     let edits = json!([{ "field": "a", "value": 1 }]);
     let found = set(&edits, &[json!("text"), json!({})], None);
@@ -180,6 +235,10 @@ fn invalid_edits_are_reported_with_their_position() {
             "`{b`: invalid template: expected `}`",
         ),
         (json!({ "edits": [{ "field": "a", "now": "today" }] }), "`today`"),
+        (
+            json!({ "edits": [{ "remove": ["a"] }, { "remove": ["a"], "when": { "field": "a" } }] }),
+            "`edits[1]`: `when`: `field`: expected exactly one comparison",
+        ),
         (json!({ "edits": [{ "field": "a", "hostname": false }] }), "`hostname`: expected `true`"),
         (
             json!({ "edits": [{ "field": "a", "value": 1, "missing": "err" }] }),

@@ -15,6 +15,7 @@ mod dead_letters;
 mod journal;
 mod kubernetes;
 mod nginx;
+mod personal_data;
 mod prometheus;
 mod routes;
 mod teams;

@@ -25,7 +25,8 @@ impl Batch {
         self.values.extend(added);
         let mut events = std::mem::take(&mut self.events);
         let (bytes, nodes) = self.buffers_mut();
-        let mut copy = Copy { from: &from, bytes, nodes, metadata: (0, 0), origin: (0, 0) };
+        let mut copy =
+            Copy { from: &from, bytes, nodes, metadata: (0, 0), origin: (0, 0), is_tight: false };
         events.extend(from.events.iter().map(|event| copy.event(event, values)));
         self.events = events;
     }
@@ -37,7 +38,8 @@ impl Batch {
     pub fn push_event(&mut self, event: EventRef<'_>) {
         let (from, event) = event.parts();
         let (bytes, nodes) = self.buffers_mut();
-        let copied = Copy { from, bytes, nodes, metadata: (0, 0), origin: (0, 0) }.event(event, 0);
+        let copied = Copy { from, bytes, nodes, metadata: (0, 0), origin: (0, 0), is_tight: false }
+            .event(event, 0);
         self.copy_event(from, copied, &mut LastCopied::default());
     }
 
@@ -117,17 +119,23 @@ struct Copy<'b> {
     metadata: (u32, u32),
     /// Location of the origin that was copied last, and the location of its copy.
     origin: (u32, u32),
+    /// `true` if bytes between the texts of a value are not copied, because they may contain a forgotten message.
+    is_tight: bool,
 }
 
 impl Copy<'_> {
     fn event(&mut self, event: &Event, values: u32) -> Event {
         let mut new = *event;
-        new.original = self.span(event.original);
+        self.is_tight = event.is_forgotten();
+        if !self.is_tight {
+            new.original = self.span(event.original);
+        }
         match event.kind {
             PayloadKind::RAW => new.payload = self.span(event.payload),
             PayloadKind::DOCUMENT => {
-                let known = (event.original.range(), new.original.start as usize);
-                new.payload.start = self.document(event.payload.start, Some(known));
+                let known = || (event.original.range(), new.original.start as usize);
+                let known = (!self.is_tight).then(known);
+                new.payload.start = self.document(event.payload.start, known);
             }
             PayloadKind::VALUE => new.payload.start += values,
             _ => {}
@@ -171,7 +179,8 @@ impl Copy<'_> {
                 (start, end) = (start.min(data.start), end.max(data.end));
             }
         }
-        let Some((from, to)) = self.hull(start.min(end)..end, total) else {
+        let hull = if self.is_tight { None } else { self.hull(start.min(end)..end, total) };
+        let Some((from, to)) = hull else {
             let (known, to) = (known.start as u64..known.end as u64, known_to as u64);
             let document = self.from.document(root);
             let copy = document.copy_beside(&known, to, self.bytes, self.nodes);

@@ -35,6 +35,13 @@ impl Batch {
         Budget::limit_for(message)
     }
 
+    /// Returns the number of bytes by which a component may enlarge the events of the batch in total: see
+    /// [`Batch::decoded_at_most`].
+    pub fn growth_at_most(&self) -> usize {
+        let weight = self.weight();
+        Self::decoded_at_most(weight).saturating_sub(weight)
+    }
+
     pub(crate) fn output_at_most(&self) -> usize {
         (64 << 20).max(self.weight().saturating_mul(8))
     }

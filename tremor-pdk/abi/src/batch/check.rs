@@ -212,10 +212,12 @@ impl<'b> Check<'b> {
                 return Err(forged(position, fault));
             }
         }
-        if event.original.range().end > bytes {
-            return Err(forged(position, "refers to original bytes outside of the batch"));
+        if !event.is_forgotten() {
+            if event.original.range().end > bytes {
+                return Err(forged(position, "refers to original bytes outside of the batch"));
+            }
+            self.spend(position, event.original.len.into())?;
         }
-        self.spend(position, event.original.len.into())?;
         self.claims.add(position, event);
         if event.origin != self.origin {
             self.origin(position, event)?;

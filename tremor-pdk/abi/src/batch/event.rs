@@ -68,6 +68,10 @@ impl EventFlags {
     /// The stream was cut off, so that its last message may be incomplete. Set only together with
     /// [`EventFlags::STREAM_END`].
     pub const STREAM_ABORTED: Self = Self(4);
+    /// The bytes that the event was decoded from must not be shown any more, because a part of the payload was replaced
+    /// by a component that removes secrets. [`Event::original`] then only identifies the event, and may lie outside of
+    /// the bytes of the batch.
+    pub const FORGOTTEN: Self = Self(32);
 
     /// Returns whether all bits of `other` are set.
     #[inline]
@@ -160,7 +164,8 @@ pub struct Event {
     pub source: u32,
     /// For [`PayloadKind::RAW`], the span of the bytes. For other kinds, `start` is an index: see [`PayloadKind`].
     pub(crate) payload: Span,
-    /// Span of the bytes that the event was decoded from; empty if they are unknown.
+    /// Span of the bytes that the event was decoded from; empty if they are unknown. With [`EventFlags::FORGOTTEN`], no
+    /// bytes may be read at this span.
     pub(crate) original: Span,
     /// Zero if the event has no metadata. Otherwise the position of the metadata plus one: in the batch's table of
     /// values, or in the batch's nodes if [`IN_NODES`] is set.
@@ -270,6 +275,12 @@ impl Event {
     #[inline]
     pub const fn is_fragment(&self) -> bool {
         self.flags.contains(EventFlags::FRAGMENT)
+    }
+
+    /// Returns whether the bytes that the event was decoded from must not be shown any more.
+    #[inline]
+    pub(crate) const fn is_forgotten(&self) -> bool {
+        self.flags.contains(EventFlags::FORGOTTEN)
     }
 
     /// Returns whether the event marks the end of its stream, complete or aborted.

@@ -57,7 +57,9 @@ pub use self::{
     output::{Failed, Output, PortBatch, Rejected, Verdict},
     remaining::RemainingInput,
     rewrite::Payload,
-    select::{Edits, FieldWriter, Insertion, Part, Selection, SelectionError},
+    select::{
+        Edits, FieldWriter, Insertion, Part, Replacement, Selection, SelectionError, TextFields,
+    },
     storage::Pool,
     unedited::{Claims, Format},
     unnest::Unnest,
@@ -180,8 +182,11 @@ impl Batch {
 
     #[inline]
     pub(crate) fn original(&self, event: &Event) -> &[u8] {
-        let span = if event.kind == PayloadKind::RAW { event.payload } else { event.original };
-        self.slice(span)
+        match event.kind {
+            PayloadKind::RAW => self.slice(event.payload),
+            _ if event.is_forgotten() => &[],
+            _ => self.slice(event.original),
+        }
     }
 
     #[inline]

@@ -50,7 +50,7 @@ const OURS: [(flow::Kind, &[&str]); 4] = [
         ],
     ),
     (flow::Kind::Codec, &["otlp", "prometheus"]),
-    (flow::Kind::Operator, &["logging", "lookup", "parse", "vrl"]),
+    (flow::Kind::Operator, &["logging", "lookup", "parse", "redact", "vrl"]),
     (flow::Kind::Preprocessor, &["prometheus"]),
 ];
 

@@ -4,6 +4,7 @@ mod depth;
 mod edits;
 mod insert;
 mod splice;
+mod texts;
 
 use std::ops::Range;
 
@@ -11,6 +12,7 @@ pub(super) use self::{depth::check_depth, splice::Splice};
 pub use self::{
     edits::{Edits, FieldWriter, Part},
     insert::Insertion,
+    texts::{Replacement, TextFields},
 };
 use super::{Batch, fill::narrow};
 use crate::{

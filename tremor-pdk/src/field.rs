@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de::Error};
 
-use crate::{EventRef, Part, Path, PathError, ValueRef};
+use crate::{EventRef, Part, Path, PathError, Result, ValueRef};
 
 /// Path of a field, such as `host.name` or `tags[0]`.
 ///
@@ -18,6 +18,22 @@ pub struct Field {
 }
 
 impl Field {
+    /// Parses the path that a configuration has under `key`.
+    ///
+    /// # Errors
+    /// Returns an error of the kind configuration with the key, the path and the offset of the mistake.
+    pub fn of_key(key: &str, path: &str) -> Result<Self> {
+        path.parse().map_err(|error: PathError| {
+            crate::Error::configuration(format_args!("invalid `{key}` `{path}`: {error}"))
+        })
+    }
+
+    /// Returns whether the field is the whole payload.
+    #[must_use]
+    pub fn is_payload(&self) -> bool {
+        !self.in_metadata && self.path.is_empty()
+    }
+
     /// Returns the part of the event that contains the field.
     #[inline]
     #[must_use]
@@ -75,7 +91,7 @@ impl<'b> EventParts<'b> {
 impl FromStr for Field {
     type Err = PathError;
 
-    fn from_str(text: &str) -> Result<Self, PathError> {
+    fn from_str(text: &str) -> std::result::Result<Self, PathError> {
         let (in_metadata, path) = match text.strip_prefix('%') {
             Some(path) => (true, path),
             None => (false, text.strip_prefix('.').unwrap_or(text)),
@@ -96,7 +112,7 @@ impl fmt::Display for Field {
 }
 
 impl<'de> Deserialize<'de> for Field {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         text.parse().map_err(|error| D::Error::custom(format_args!("`{text}`: {error}")))
     }

@@ -1,0 +1,28 @@
+//! The operator `redact`: removes personal data and secrets from events.
+//!
+//! ```yaml
+//! pipelines:
+//!   main:
+//!     operators:
+//!       - type: redact
+//!         config:
+//!           rules:
+//!             - { fields: [password] }
+//!             - { fields: [message], patterns: [email, credit_card] }
+//! ```
+//!
+//! `docs/guide/redact.md` describes the keys. A rule finds texts, which are whole fields or matches of patterns, and
+//! replaces, masks or hashes them. Texts are replaced in the document of the event, whose other parts are not copied.
+
+mod change;
+mod config;
+mod operator;
+mod pattern;
+mod rule;
+
+pub use self::{
+    config::{Config, Hash, Mask, Missing, Pattern, RuleConfig},
+    operator::Redact,
+};
+
+tremor_pdk::export! { operators: [Redact] }
