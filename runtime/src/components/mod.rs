@@ -3,6 +3,7 @@
 mod about;
 mod ahead;
 mod built_in;
+mod carried;
 mod codec;
 mod parts;
 mod positions;
@@ -11,11 +12,11 @@ mod supervised;
 use std::{
     collections::{HashMap, HashSet},
     path::PathBuf,
-    sync::Mutex,
+    sync::{Arc, Mutex},
 };
 
 use serde_json::Value as Config;
-use tremor_pdk::{Result, Sides, lock};
+use tremor_pdk::{Result, Sides, lock, template::TemplateFields};
 
 #[cfg(test)]
 pub(crate) use self::built_in::factory;
@@ -41,6 +42,8 @@ pub struct Components {
     answers: Mutex<HashMap<Question, Answer>>,
     /// Hashes of pairs of a schema and a configuration that fits the schema.
     fitting: Mutex<HashSet<u128>>,
+    /// Fields that the templates of connectors read, by the type and the configuration of the connector.
+    templates: Mutex<HashMap<(String, String), Option<Arc<TemplateFields>>>>,
 }
 
 /// Question: library, folder of the flow, kind, name and configuration.
@@ -75,7 +78,14 @@ impl Components {
     }
 
     fn new(registry: Registry, describer: Describer, policy: Policy) -> Self {
-        Self { registry, describer, policy, answers: Mutex::default(), fitting: Mutex::default() }
+        Self {
+            registry,
+            describer,
+            policy,
+            answers: Mutex::default(),
+            fitting: Mutex::default(),
+            templates: Mutex::default(),
+        }
     }
 
     /// Checks everything in a flow that depends on components: types, configurations and codecs.

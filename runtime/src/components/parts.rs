@@ -7,6 +7,7 @@ use tremor_pdk::{Error, ErrorPolicy, Postprocessor, Preprocessor, Result, Value}
 use super::{
     BuiltIn, Components,
     built_in::factory,
+    carried::CarryingCodec,
     codec::{Chosen, PluginCodec},
     supervised::{Maker, Supervised, SupervisedPostprocessor, SupervisedPreprocessor},
     wrong,
@@ -71,9 +72,9 @@ impl Parts for FlowParts<'_> {
         &self,
         connector: &flow::Connector,
     ) -> Result<Option<Box<dyn MakeCodec>>, flow::Diagnostic> {
-        Ok(match self.components.codec_of(self.flow, connector)? {
-            None => None,
-            Some(Chosen::BuiltIn(codec)) => Some(Box::new(codec)),
+        let codec: Box<dyn MakeCodec> = match self.components.codec_of(self.flow, connector)? {
+            None => return Ok(None),
+            Some(Chosen::BuiltIn(codec)) => Box::new(codec),
             Some(Chosen::Plugin(component)) => {
                 let factory = self.component(Kind::Codec, component)?;
                 let (config, host) =
@@ -83,9 +84,13 @@ impl Parts for FlowParts<'_> {
                 let part = part(Kind::Codec, component);
                 let codec = PluginCodec::new(self.maker(&connector, &part, make));
                 let watch = move || calls.watch(&connector, Some(&part));
-                Some(Box::new(WatchedCodec { codec, watch }))
+                Box::new(WatchedCodec { codec, watch })
             }
-        })
+        };
+        Ok(Some(match self.components.template_fields(connector) {
+            Some(fields) => Box::new(CarryingCodec { codec, fields }),
+            None => codec,
+        }))
     }
 
     fn operator(

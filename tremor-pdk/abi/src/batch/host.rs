@@ -5,8 +5,8 @@
 use std::ops::Range;
 
 use super::{
-    Batch, Claims, Event, Extent, Failed, Format, Mark, MetadataFields, Output, Payload, Pool,
-    PortBatch, Rejected, Share, Span,
+    Batch, CarriedFields, Claims, Event, Extent, Failed, Format, Mark, MetadataFields, Output, Payload,
+    Pool, PortBatch, Rejected, Share, Span,
 };
 use crate::{
     ByteBuffer, NodeBuffer,
@@ -169,6 +169,13 @@ host_side! {
     /// `message` returns the range of the message in the bytes of the batch, including what a receiver needs to find its
     /// end. Returns `None` if a payload was edited, or if `message` returns `None`.
     fn share_messages[&self]self(message: impl FnMut(Payload<'_>) -> Option<Range<usize>>) -> Option<Batch>;
+
+    /// Adds fields of the payloads of `from` to the metadata of the events of this batch, which are the same events, encoded.
+    /// The metadata keeps its other keys. A missing field is left out. In place of an array, an object or binary data there
+    /// is an empty one, and in place of a text that is too long there is an object with its length, as `length`.
+    ///
+    /// Messages that share their buffers with another batch are copied to a batch of `pool`, unless they are large.
+    fn carry[&mut self]self(from: &Batch, pool: &Pool, fields: &CarriedFields);
 
     /// Returns the size of an event in bytes. The size is the length of the bytes that the event was decoded from, if
     /// they are known. Otherwise the size is the length of the raw payload, or the length of the text and data of the

@@ -20,6 +20,7 @@ mod append;
 mod assemble;
 mod bounds;
 mod buffered;
+mod carry;
 mod check;
 mod cut;
 mod event;
@@ -45,6 +46,7 @@ use abi_stable::{StableAbi, std_types::RVec};
 
 pub use self::{
     buffered::{Absorbed, Buffered, Share},
+    carry::CarriedFields,
     check::{Extent, Mark},
     cut::Cutter,
     event::{Event, EventFlags, PayloadKind, Span, StreamKey},
