@@ -1,5 +1,6 @@
 //! Texts with the values of fields and with times, such as `{host}/{%file.name}` or `{:+%Y-%m-%d}`.
 
+mod carried;
 mod field;
 mod time;
 
@@ -8,8 +9,9 @@ use std::{fmt, str::FromStr};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de::Error};
 
-use self::time::TimeFormat;
+use self::{carried::Source, time::TimeFormat};
 pub use self::{
+    carried::TemplateFields,
     field::{EventParts, Field},
     time::TimeCache,
 };
@@ -33,7 +35,7 @@ pub struct Template {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Part {
     Text(Box<str>),
-    Field { field: Field, default: Option<Box<str>> },
+    Field { source: Source, default: Option<Box<str>> },
     Time(Box<Time>),
 }
 
@@ -41,7 +43,7 @@ enum Part {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Time {
     /// `None` for the time when the event was read.
-    field: Option<Field>,
+    source: Option<Source>,
     format: TimeFormat,
     default: Option<Box<str>>,
 }
@@ -156,15 +158,15 @@ impl Template {
                     out.push_str(text);
                     continue;
                 }
-                Part::Field { field, default } => {
-                    let shape = field.get(event).map(ValueRef::shape);
+                Part::Field { source, default } => {
+                    let shape = source.get(event).map(ValueRef::shape);
                     let start = out.len();
                     if shape.is_some_and(|shape| push(shape, out)) {
                         escape(out, start);
                         continue;
                     }
-                    let found = shape.map_or(NO_FIELD, |found| found.name());
-                    (default, NoText { field: Some(field), expected: TEXT, found })
+                    let found = shape.map_or(NO_FIELD, |found| source.name(found, event));
+                    (default, NoText { field: Some(source.field()), expected: TEXT, found })
                 }
                 Part::Time(time) => {
                     let before = out.len();
@@ -174,7 +176,7 @@ impl Template {
                         Err(found) => found,
                     };
                     out.truncate(before);
-                    (&time.default, NoText { field: time.field.as_ref(), expected: TIME, found })
+                    (&time.default, NoText { field: time.field(), expected: TIME, found })
                 }
             };
             match default {
@@ -219,8 +221,8 @@ impl Template {
     pub fn fields(&self) -> impl Iterator<Item = &Field> {
         self.parts.iter().filter_map(|part| match part {
             Part::Text(_) => None,
-            Part::Field { field, .. } => Some(field),
-            Part::Time(time) => time.field.as_ref(),
+            Part::Field { source, .. } => Some(source.field()),
+            Part::Time(time) => time.field(),
         })
     }
 }
@@ -234,14 +236,18 @@ impl fmt::Display for Template {
 const NO_FIELD: &str = "no such field";
 
 impl Time {
+    fn field(&self) -> Option<&Field> {
+        self.source.as_ref().map(Source::field)
+    }
+
     /// Returns the time in ns since the Unix epoch, or a description of the value that is not a time.
     fn ns(&self, event: EventRef<'_>) -> Result<i128, &'static str> {
-        let Some(field) = &self.field else { return Ok(event.ingest_ns().into()) };
-        match field.get(event).map(ValueRef::shape) {
+        let Some(source) = &self.source else { return Ok(event.ingest_ns().into()) };
+        match source.get(event).map(ValueRef::shape) {
             Some(Shape::I64(ns)) => Ok(ns.into()),
             Some(Shape::U64(ns)) => Ok(ns.into()),
             Some(Shape::String(text)) => time::parse(text).ok_or("another text"),
-            Some(shape) => Err(shape.name()),
+            Some(shape) => Err(source.name(shape, event)),
             None => Err(NO_FIELD),
         }
     }
@@ -349,10 +355,10 @@ fn parse_part(text: &str, start: usize) -> Result<(Part, usize), TemplateError> 
         return Err(expected(behind, message));
     }
     let part = match format {
-        None => Part::Field { field, default },
+        None => Part::Field { source: field.into(), default },
         Some(format) => {
-            let field = (start < end).then_some(field);
-            Part::Time(Box::new(Time { field, format, default }))
+            let source = (start < end).then(|| field.into());
+            Part::Time(Box::new(Time { source, format, default }))
         }
     };
     Ok((part, behind + 1))
@@ -365,6 +371,10 @@ impl<'de> Deserialize<'de> for Template {
     }
 }
 
+/// Value of the keyword `format` in the JSON schema of a template. By this value, the runtime finds the templates in the
+/// configuration of a sink.
+pub(crate) const FORMAT: &str = "template";
+
 impl JsonSchema for Template {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "Template".into()
@@ -373,6 +383,7 @@ impl JsonSchema for Template {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "type": "string",
+            "format": FORMAT,
             "description": "A text with fields in braces, such as `{host}/{%file.name}` or \
                 `{level:-none}` with a default; `{time:+%F}` and `{:+%F|local}` are times; `{{` and `}}` are braces.",
         })

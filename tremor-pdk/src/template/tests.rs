@@ -184,3 +184,48 @@ fn escape_sees_values_and_neither_defaults_nor_times() {
     assert_eq!(out, "before/x%2Fy/7/d/e/2026/11/{/");
     assert_eq!(seen, ["x/y", "7"]);
 }
+
+#[test]
+fn encoded_event_has_fields_in_its_metadata() {
+    let mut batch = Batch::new();
+    batch.push_message(b"encoded");
+    batch.last_mut().unwrap().set_metadata(literal!({
+        "file": "f",
+        "template": {
+            "host.\"odd key\"[0]": "h", "n": 7, "list": [], "long": { "length": 70_000 }, "object": {},
+            "at": 1_700_000_000_000_000_000_i64, "": "whole",
+        },
+    }));
+    let render = |template: &str| {
+        let template: Template = template.parse().unwrap();
+        let mut out = String::new();
+        let result = template.render(batch.get(0).unwrap(), &mut out);
+        result.map_err(|error| error.to_string()).map(|()| out)
+    };
+    let expected = "h 7 2023-11-14 f whole";
+    let text = "{.host.\"odd key\"[0]} {n} {at:+%F} {%file} {.}";
+    assert_eq!(render(text).as_deref(), Ok(expected));
+    assert_eq!(render("{x:-d}{long:-}{list:-e}").as_deref(), Ok("de"));
+    for (template, found) in [
+        ("{x}", "no such field"),
+        ("{list}", "an array"),
+        ("{object}", "an object"),
+        ("{long}", "text of more than 64 KiB"),
+        ("{long:+%F}", "text of more than 64 KiB"),
+        ("{%file.x}", "no such field"),
+    ] {
+        let error = render(template).unwrap_err();
+        assert!(error.ends_with(&format!("`, found {found}")), "{error}");
+    }
+}
+
+#[test]
+fn event_with_a_value_ignores_fields_in_its_metadata() {
+    let mut batch = Batch::new();
+    batch.push(&json!({ "a": "value" })).unwrap();
+    batch.last_mut().unwrap().set_metadata(literal!({ "template": { "a": "other", "b": "b" } }));
+    let mut out = String::new();
+    let template: Template = "{a}{b:-none}".parse().unwrap();
+    template.render(batch.get(0).unwrap(), &mut out).unwrap();
+    assert_eq!(out, "valuenone");
+}

@@ -160,6 +160,12 @@ impl fmt::Display for Path {
 }
 
 impl Path {
+    /// Returns the path that leads through objects by `keys`.
+    pub fn of_keys<'k>(keys: impl IntoIterator<Item = &'k str>) -> Self {
+        let segment = |key: &str| Segment::Key { word: Key::word_of(key), text: key.into() };
+        Self(keys.into_iter().map(segment).collect())
+    }
+
     /// Returns whether the path is empty, so that it leads to the value itself.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

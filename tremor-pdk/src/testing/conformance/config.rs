@@ -49,7 +49,9 @@ fn minimal(root: &Json, schema: &Json, key: &str, depth: usize) -> Json {
         Some("integer") => json!(schema["minimum"].as_i64().unwrap_or(1).max(1)),
         Some("number") => json!(schema["minimum"].as_f64().unwrap_or(1.0).max(1.0)),
         Some("boolean") => json!(false),
-        _ if schema["format"].is_string() => json!(formatted(&schema["format"])),
+        _ if schema["format"].is_string() && schema["format"] != "template" => {
+            json!(formatted(&schema["format"]))
+        }
         _ if schema["maxLength"].as_u64() == Some(1) => json!("v"),
         _ if ["path", "file"].iter().any(|word| key.contains(word)) => json!(FILE),
         _ => json!("verify"),
