@@ -5,9 +5,12 @@ mod groups;
 mod lru;
 mod names;
 
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{
+    Arc, Mutex, MutexGuard, Weak,
+    atomic::{AtomicUsize, Ordering},
+};
 
-use tremor_pdk::{Error, ErrorPolicy, Gauge, Host, Result, lock, warn};
+use tremor_pdk::{Error, ErrorKind, ErrorPolicy, Gauge, Host, Result, lock, warn};
 
 use self::{groups::Groups, lru::Lru, names::Namer};
 use super::{
@@ -31,7 +34,8 @@ pub(crate) struct Targets {
     config: Config,
     by_event: Arc<ByEvent>,
     shared: Shared,
-    max_open: usize,
+    /// Maximum number of open files. Changed only while `open` is locked.
+    max_open: AtomicUsize,
     namer: Mutex<Namer>,
     /// Open files. Locked while a batch is written.
     open: Mutex<Lru<Target>>,
@@ -66,7 +70,8 @@ impl Targets {
         Ok(Self {
             max_open: config
                 .max_open_files
-                .map_or_else(|| default_max_open(MAX_OPEN), |it| it.get() as usize),
+                .map_or_else(|| default_max_open(MAX_OPEN), |it| it.get() as usize)
+                .into(),
             namer: Namer::new(by_event.clone(), sets_aside).into(),
             open: Mutex::default(),
             files_open: host.gauge("files_open", help),
@@ -132,16 +137,17 @@ impl Targets {
         now_ns: u64,
     ) -> Result<&'t Arc<Output>> {
         if !open.contains(name) {
-            while open.len() >= self.max_open {
+            while open.len() >= self.max_open.load(Ordering::Relaxed) {
                 self.close_oldest(open);
             }
             let location = Location::below(&self.by_event.base, name);
             let format = self.by_event.format;
             let begin = || Output::open_at(location.clone(), format, &self.config, &self.shared);
             let mut output = begin();
-            // Other components need descriptors as well.
-            while matches!(&output, Err(error) if error.kind().is_shortage()) && open.len() > 0 {
-                self.close_oldest(open);
+            while matches!(&output, Err(error) if error.kind() == ErrorKind::SHORTAGE)
+                && open.len() > 0
+            {
+                self.use_fewer(open);
                 output = begin();
             }
             let target = Target { output: output?.into(), used_ns: now_ns };
@@ -151,6 +157,23 @@ impl Targets {
         let target = open.get(name).ok_or_else(gone)?;
         target.used_ns = now_ns;
         Ok(&target.output)
+    }
+
+    /// Closes a quarter of the files after the process had no more descriptors, and keeps their number from then on,
+    /// because other components need descriptors as well.
+    fn use_fewer(&self, open: &mut Lru<Target>) {
+        let fewer = (open.len() * 3 / 4).max(1);
+        self.max_open.store(fewer, Ordering::Relaxed);
+        warn!(
+            self.shared.host,
+            "the process has no more file descriptors: from now on, at most {fewer} files of `{}` are open; set \
+             `max_open_files`, or raise the limit (`ulimit -n`)",
+            self.by_event.template
+        );
+        self.close_oldest(open);
+        while open.len() > fewer {
+            self.close_oldest(open);
+        }
     }
 
     fn close_oldest(&self, open: &mut Lru<Target>) {
@@ -226,3 +249,6 @@ fn of_one_file(error: Error) -> Error {
     };
     error.with_policy(policy)
 }
+
+#[cfg(test)]
+mod tests;
