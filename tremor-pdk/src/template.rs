@@ -213,7 +213,10 @@ impl Template {
     /// replaced by braces.
     #[must_use]
     pub fn shape(&self, value: &str) -> String {
-        let text = |part| if let &Part::Text(ref text) = part { &**text } else { value };
+        let text = |part: &Part| match part {
+            Part::Text(text) => text.to_string(),
+            _ => value.to_owned(),
+        };
         self.parts.iter().map(text).collect()
     }
 

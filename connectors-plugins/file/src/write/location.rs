@@ -172,18 +172,18 @@ impl Location {
             }
             Some(Errno::NOENT) => {
                 let message = format!(
-                    "cannot write {:?}: a folder does not exist; create `{}`",
-                    self.path,
+                    "cannot write `{}`: a folder does not exist; create `{}`",
+                    self.path.display(),
                     base.folder.display()
                 );
                 return Error::configuration(message).with_policy(ErrorPolicy::RETRY);
             }
             _ => {
                 let error = open::transient(error).with_policy(ErrorPolicy::RETRY);
-                return error.context(format_args!("cannot write {:?}", self.path));
+                return error.context(format_args!("cannot write `{}`", self.path.display()));
             }
         };
-        Error::configuration(format_args!("cannot write {:?}: {remedy}", self.path))
+        Error::configuration(format_args!("cannot write `{}`: {remedy}", self.path.display()))
             .with_policy(ErrorPolicy::DEAD_LETTER)
     }
 }

@@ -12,7 +12,7 @@ const NO_GROUP: u32 = u32::MAX;
 /// The events of a batch, grouped by file. The events of a group keep their order.
 #[derive(Debug)]
 pub(super) struct Groups {
-    groups: Vec<Group>,
+    list: Vec<Group>,
     /// Ranges of the batch's bytes, ordered by group.
     runs: Vec<Range<usize>>,
     /// Index of the group of each event, in the order of the batch.
@@ -77,7 +77,7 @@ impl Groups {
             };
             of_events.push(last);
         }
-        let mut this = Self { groups, runs: Vec::new(), of_events };
+        let mut this = Self { list: groups, runs: Vec::new(), of_events };
         this.collect_runs(batch);
         Ok(this)
     }
@@ -85,14 +85,14 @@ impl Groups {
     /// Orders the payloads by group. Payloads that are adjacent in memory are joined to one range.
     fn collect_runs(&mut self, batch: &RawBatch) {
         let mut begin = 0;
-        for group in &mut self.groups {
+        for group in &mut self.list {
             group.runs = begin..begin;
             begin += group.events;
         }
         self.runs = vec![0..0; begin];
         let buffer = batch.bytes().as_ptr().addr();
         for (event, number) in batch.iter().zip(&self.of_events) {
-            let (payload, group) = (event.raw(), self.groups.get_mut(*number as usize));
+            let (payload, group) = (event.raw(), self.list.get_mut(*number as usize));
             let Some(group) = group.filter(|_| !payload.is_empty()) else { continue };
             let start = payload.as_ptr().addr() - buffer;
             let end = start + payload.len();
@@ -107,17 +107,17 @@ impl Groups {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.groups.len()
+        self.list.len()
     }
 
     /// Returns the name of a group's file.
     pub(super) fn name(&self, group: usize) -> &Arc<str> {
-        &self.groups[group].name
+        &self.list[group].name
     }
 
     /// Returns the ranges of a group in the batch's bytes.
     pub(super) fn runs(&self, group: usize) -> &[Range<usize>] {
-        &self.runs[self.groups[group].runs.clone()]
+        &self.runs[self.list[group].runs.clone()]
     }
 
     /// Returns the events of a batch with the indices of their groups. `batch` has to be the batch of
