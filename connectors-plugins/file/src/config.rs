@@ -1,6 +1,7 @@
 //! The `config` section of the connector in a flow file.
 
 mod by_event;
+mod midnight;
 
 use std::{
     num::{NonZeroU32, NonZeroU64},
@@ -15,9 +16,9 @@ use tremor_pdk::{
     without_placeholders,
 };
 
-pub(crate) use self::by_event::ByEvent;
 use self::by_event::SinkPath;
-use crate::{Compression, tail::Pattern, write::Midnights};
+pub(crate) use self::{by_event::ByEvent, midnight::Midnights};
+use crate::{Compression, tail::Pattern};
 
 /// Configuration of the connector.
 #[tremor_pdk::config]

@@ -4,7 +4,6 @@
 mod begin;
 mod inline;
 mod location;
-mod midnight;
 mod name;
 mod output;
 mod problem;
@@ -17,7 +16,6 @@ use std::{sync::Arc, time::Duration};
 
 use tremor_pdk::{Demand, ParallelSink, prelude::*, raw_runs};
 
-pub(crate) use self::midnight::Midnights;
 use self::{output::Output, syncing::Due, targets::Targets};
 use crate::Config;
 

@@ -9,13 +9,12 @@ use std::{
 use tremor_pdk::{Error, Result, warn};
 
 use super::{
-    midnight::Midnights,
     output::{Current, Output},
     rotation::Rotation,
     syncing::sync_data,
     torn,
 };
-use crate::{Mode, folder, locking::lock_file, open};
+use crate::{Mode, config::Midnights, folder, locking::lock_file, open};
 
 impl Output {
     /// Prepares the file: checks that it suits the configuration, locks it, and truncates it if

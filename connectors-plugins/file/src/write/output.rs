@@ -18,13 +18,12 @@ use tremor_pdk::{Error, ErrorKind, Host, RawBatch, RawEvent, Result, lock};
 use super::{
     inline::Disk,
     location::Location,
-    midnight::Midnights,
     problem::SharedProblem,
     rotation::Rotation,
     syncing::{Due, Syncing, sync_data},
     torn,
 };
-use crate::{Config, Mode, Rotate, compression::Format, folder, open};
+use crate::{Config, Mode, Rotate, compression::Format, config::Midnights, folder, open};
 
 /// Maximum number of attempts to write a delivery. An attempt has to be repeated if another process
 /// deleted the file before the delivery was acknowledged.

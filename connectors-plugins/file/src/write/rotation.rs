@@ -12,8 +12,11 @@ use std::{
 
 use tremor_pdk::Result;
 
-use super::{location::Folder, midnight::Midnights, problem::SharedProblem, torn::TORN};
-use crate::{compression::Compression, config::Rotate};
+use super::{location::Folder, problem::SharedProblem};
+use crate::{
+    compression::Compression,
+    config::{Midnights, Rotate},
+};
 
 /// Settings of rotation, and the state for one file.
 #[derive(Debug)]
@@ -161,6 +164,9 @@ pub(super) fn stamp(ms: u64) -> String {
     let (hour, minute, second) = (s / 3_600, s / 60 % 60, s % 60);
     format!("{year:04}{month:02}{day:02}-{hour:02}{minute:02}{second:02}.{ms:03}")
 }
+
+/// Text between the name of a file and the stamp in the name of a file with an incomplete message.
+pub(super) const TORN: &str = ".torn-";
 
 /// Number of bytes of a stamp.
 pub(super) const STAMP_BYTES: usize = 19;

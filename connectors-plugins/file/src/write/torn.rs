@@ -11,13 +11,13 @@ use std::{
 
 use memchr::memmem;
 
-use super::{location::Folder, rotation::stamp};
+use super::{
+    location::Folder,
+    rotation::{TORN, stamp},
+};
 
 /// Number of bytes to read and search at a time.
 const BLOCK: u64 = 64 << 10;
-
-/// Text between the name of a file and the stamp in the name of a file with an incomplete message.
-pub(super) const TORN: &str = ".torn-";
 
 /// Returns the position after the last `message_end` in the first `length` bytes of the file, or 0
 /// if there is none.

@@ -16,6 +16,7 @@ mod journal;
 mod kubernetes;
 mod nginx;
 mod prometheus;
+mod relay;
 mod routes;
 mod teams;
 

@@ -46,35 +46,28 @@ impl Groups {
         let mut last = NO_GROUP;
         for event in batch {
             check(event)?;
-            let named = namer.render(event.into());
-            let number = match named {
-                Ok(name) => {
-                    // Events of one file often follow each other.
-                    let is_last =
-                        groups.get(last as usize).is_some_and(|group| *group.name == *name);
-                    let known = if is_last { Some(last) } else { index.get(name).copied() };
-                    match known {
-                        Some(known) => Ok(known),
-                        None => namer.check().map(|name| {
-                            let (name, number) = (Arc::<str>::from(name), narrow(groups.len()));
-                            index.insert(name.clone(), number);
-                            groups.push(Group { name, events: 0, runs: 0..0 });
-                            number
-                        }),
-                    }
-                }
+            // Events of one file often follow each other.
+            let known = namer.render(event.into()).map(|name| {
+                let is_last = groups.get(last as usize).is_some_and(|group| *group.name == *name);
+                if is_last { Some(last) } else { index.get(name).copied() }
+            });
+            let number = match known {
+                Ok(Some(number)) => Ok(number),
+                Ok(None) => namer.check().map(|name| {
+                    let (name, number) = (Arc::<str>::from(name), narrow(groups.len()));
+                    index.insert(name.clone(), number);
+                    groups.push(Group { name, events: 0, runs: 0..0 });
+                    number
+                }),
                 Err(error) => Err(error),
             };
-            last = match number {
-                Ok(number) => {
-                    groups[number as usize].events += 1;
-                    number
-                }
-                Err(error) => {
-                    exceptions.reject(event, error);
-                    NO_GROUP
-                }
-            };
+            last = number.unwrap_or_else(|error| {
+                exceptions.reject(event, error);
+                NO_GROUP
+            });
+            if let Some(group) = groups.get_mut(last as usize) {
+                group.events += 1;
+            }
             of_events.push(last);
         }
         let mut this = Self { list: groups, runs: Vec::new(), of_events };

@@ -7,8 +7,10 @@ use tremor_pdk::{
     template::{Template, TimeCache},
 };
 
-use super::super::{rotation::STAMP_BYTES, rotation::is_aside, torn::TORN};
-use crate::config::ByEvent;
+use crate::{
+    config::ByEvent,
+    write::rotation::{STAMP_BYTES, TORN, is_aside},
+};
 
 /// Maximum bytes of a component of a path.
 const NAME_MAX: usize = 255;

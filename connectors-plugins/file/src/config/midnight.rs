@@ -3,7 +3,7 @@
 use jiff::{Timestamp, tz::TimeZone};
 use tremor_pdk::{Error, Result};
 
-use crate::config::TimeOfDay;
+use super::TimeOfDay;
 
 /// Longest time from one midnight to the next one, in ns, with some margin: a day of 25 hours, at the end of daylight
 /// saving time, and a day that a zone skips when it moves across the date line.
@@ -26,7 +26,7 @@ impl Midnights {
 
     /// Returns the first midnight after a time. Both are in ns since the Unix epoch. If the zone has no midnight on a
     /// day, because its clock is set forward then, the day begins with its first instant.
-    pub(super) fn after(&self, ns: u64) -> u64 {
+    pub(crate) fn after(&self, ns: u64) -> u64 {
         let next = || {
             let time = Timestamp::from_nanosecond(ns.into()).ok()?;
             let today = time.to_zoned_datetime(self.0.clone());
@@ -38,7 +38,7 @@ impl Midnights {
 
     /// Returns whether a midnight that [`Midnights::after`] returned is so late that the clock was ahead then and has
     /// been set back since.
-    pub(super) fn is_from_wrong_clock(midnight_ns: u64, now_ns: u64) -> bool {
+    pub(crate) fn is_from_wrong_clock(midnight_ns: u64, now_ns: u64) -> bool {
         midnight_ns > now_ns.saturating_add(LONGEST_DAY_NS)
     }
 }
