@@ -205,6 +205,17 @@ impl Template {
         }
     }
 
+    /// Returns the fixed text of the template, with `value` in place of each field and time, and with `{{` and `}}`
+    /// replaced by braces.
+    #[must_use]
+    pub fn shape(&self, value: &str) -> String {
+        let text = |part: &Part| match part {
+            Part::Text(text) => text.to_string(),
+            _ => value.to_owned(),
+        };
+        self.parts.iter().map(text).collect()
+    }
+
     /// Returns the fields that the template reads.
     pub fn fields(&self) -> impl Iterator<Item = &Field> {
         self.parts.iter().filter_map(|part| match part {

@@ -1,8 +1,12 @@
 //! The `config` section of the connector in a flow file.
 
+mod by_event;
+mod midnight;
+
 use std::{
     num::{NonZeroU32, NonZeroU64},
     path::{self, Path, PathBuf},
+    sync::Arc,
 };
 
 use tremor_pdk::{
@@ -12,6 +16,8 @@ use tremor_pdk::{
     without_placeholders,
 };
 
+use self::by_event::SinkPath;
+pub(crate) use self::{by_event::ByEvent, midnight::Midnights};
 use crate::{Compression, tail::Pattern};
 
 /// Configuration of the connector.
@@ -19,7 +25,9 @@ use crate::{Compression, tail::Pattern};
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Path of the file. A relative path is resolved against the folder of the flow file. A source
-    /// also accepts a pattern, such as `logs/*.json`.
+    /// also accepts a pattern, such as `logs/*.json`, and a sink a template, such as
+    /// `remote/{host}/{:+%F}.log`, with which each event names its file.
+    #[schemars(extend("format" = "template"))]
     pub path: PathBuf,
     /// Access to the file: read or write, and the treatment of existing contents.
     pub mode: Mode,
@@ -47,8 +55,8 @@ pub struct Config {
     /// read until it is modified.
     pub ignore_older: Option<Interval>,
     /// Maximum number of files that are open at the same time; the files without new data for the
-    /// longest time are closed first. Default: 256, or a quarter of the file descriptors that the
-    /// process may have if that is less.
+    /// longest time are closed first. Default: 256 for a source and 4,096 for a sink, or a quarter of
+    /// the file descriptors that the process may have if that is less.
     pub max_open_files: Option<NonZeroU32>,
     /// Maximum number of bytes that deleted files with unread data may take on the disk. The source
     /// closes deleted files beyond this limit, and counts their unread data as lost. Default: 1 GiB.
@@ -84,19 +92,60 @@ pub struct Config {
     /// Limits at which the file is renamed and a new one is started. A batch is never split between
     /// two files.
     pub rotate: Option<Rotate>,
+
+    /// The path of a sink with fields or times.
+    #[serde(skip)]
+    #[schemars(skip)]
+    pub(crate) by_event: Option<Arc<ByEvent>>,
 }
 
 /// Limits at which the written file is renamed, and number of renamed files to keep.
 #[tremor_pdk::config]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Rotate {
     /// Maximum length of a file, such as `100MiB` or a number of bytes. The file is renamed before
     /// a batch would exceed this length.
     pub max_bytes: Option<Size>,
     /// Maximum age of a file, such as `1h`. An older file is renamed at the next write.
     pub every: Option<Interval>,
+    /// Time of day. A file with events of an earlier day is renamed at the next write.
+    pub at: Option<TimeOfDay>,
+    /// Time zone of `at`: `local` for the zone of the machine, a name such as `Europe/Berlin` or `UTC`,
+    /// or an offset such as `+02:00`. Default: `local`.
+    pub timezone: Option<String>,
     /// Number of renamed files to keep; older ones are deleted. Default: all files are kept.
     pub keep: Option<NonZeroU32>,
+}
+
+impl Rotate {
+    /// Returns the times of day at which files are renamed, if there are any.
+    pub(crate) fn midnights(&self) -> Result<Option<Midnights>> {
+        let timezone = self.timezone.as_deref().unwrap_or("local");
+        self.at.map(|at| Midnights::new(at, timezone)).transpose()
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.max_bytes.is_none() && self.every.is_none() && self.at.is_none() {
+            return Err(Error::configuration(
+                "`rotate` has neither `max_bytes` nor `every` nor `at`: set at least one of them",
+            ));
+        }
+        if self.timezone.is_some() && self.at.is_none() {
+            return Err(Error::configuration(
+                "`rotate.timezone` needs `rotate.at`: set `at: midnight`, or remove `timezone`",
+            ));
+        }
+        self.midnights().map(drop)
+    }
+}
+
+/// Time of day of a rotation.
+#[tremor_pdk::config]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum TimeOfDay {
+    /// The start of a day.
+    Midnight,
 }
 
 const fn default_chunk_bytes() -> ChunkBytes {
@@ -173,14 +222,21 @@ impl Config {
                 "invalid `path`: expected the path of a file; it is empty",
             ));
         }
-        self.path = path_without_placeholders("path", self.path)?;
+        let is_read = self.mode == Mode::Read;
+        if is_read {
+            self.path = path_without_placeholders("path", self.path)?;
+        } else {
+            self.read_template(context)?;
+        }
         let checkpoint = self.checkpoint.map(|it| path_without_placeholders("checkpoint", it));
         self.checkpoint = checkpoint.transpose()?;
         for pattern in &mut self.exclude {
             *pattern = without_placeholders("exclude", pattern)?;
         }
-        let is_compressed = self.compression.of(&self.path).is_some();
-        let is_read = self.mode == Mode::Read;
+        let is_compressed = match &self.by_event {
+            Some(by_event) => by_event.format.is_some(),
+            None => self.compression.of(&self.path).is_some(),
+        };
         let for_other_mode = [
             (is_read && self.sync != SyncMode::Never, "sync", "written"),
             (is_read && self.rotate.is_some(), "rotate", "written"),
@@ -189,7 +245,6 @@ impl Config {
             (!is_read && !self.exclude.is_empty(), "exclude", "read"),
             (!is_read && self.start != Start::Beginning, "start", "read"),
             (!is_read && self.ignore_older.is_some(), "ignore_older", "read"),
-            (!is_read && self.max_open_files.is_some(), "max_open_files", "read"),
             (!is_read && self.max_deleted_bytes.is_some(), "max_deleted_bytes", "read"),
             (!is_read && self.offset, "offset", "read"),
         ];
@@ -199,17 +254,19 @@ impl Config {
             );
             return Err(Error::configuration(message));
         }
-        if let Some(Rotate { max_bytes: None, every: None, .. }) = self.rotate {
-            return Err(Error::configuration(
-                "`rotate` has neither `max_bytes` nor `every`: set at least one of them",
-            ));
-        }
+        self.rotate.as_ref().map_or(Ok(()), Rotate::check)?;
         if self.start == Start::End && !self.follow {
             return Err(Error::configuration(
                 "`start: end` needs `follow`: without it nothing would be read; set `follow: true`, or remove `start`",
             ));
         }
-        let is_pattern = Pattern::is_pattern(&self.path);
+        if !is_read && self.max_open_files.is_some() && self.by_event.is_none() {
+            return Err(Error::configuration(
+                "`max_open_files` applies only to several files: remove it, or write a `path` such as \
+                 `logs/{host}.log`",
+            ));
+        }
+        let is_pattern = Pattern::is_pattern(&self.path) || !is_read;
         let for_patterns = [
             (!self.exclude.is_empty(), "exclude"),
             (self.ignore_older.is_some(), "ignore_older"),
@@ -252,5 +309,23 @@ impl Config {
         }
         self.checkpoint = self.checkpoint.map(|path| context.resolve(path));
         Ok(self)
+    }
+
+    /// Reads the path of a sink, which may be a template.
+    fn read_template(&mut self, context: &ComponentContext) -> Result<()> {
+        let Some(path) = self.path.to_str() else { return Ok(()) };
+        match SinkPath::parse(path, self.compression, context)? {
+            SinkPath::File(path) => self.path = path.into(),
+            SinkPath::ByEvent(by_event) if self.mode == Mode::Append => {
+                self.by_event = Some(Arc::new(by_event));
+            }
+            SinkPath::ByEvent(_) => {
+                return Err(Error::configuration(
+                    "a `path` with fields or times needs `mode: append`, because a file may be closed and opened \
+                     again during a run; set `mode: append`, or write a `path` without fields and times",
+                ));
+            }
+        }
+        Ok(())
     }
 }

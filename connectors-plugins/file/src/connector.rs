@@ -8,7 +8,7 @@ use crate::{
     Config, Mode, Reader, Writer, open,
     source::FileSource,
     tail::{Files, Tail, is_for_tail},
-    write::Output,
+    write::Destination,
 };
 
 /// Time between two attempts to open a pipe that no process reads. The delay is too short for the
@@ -30,7 +30,7 @@ enum Opened {
     /// Files of a source with a checkpoint, `follow` or a pattern. They are opened for each
     /// connection, because reading continues from the checkpoint.
     Files(Box<Files>),
-    Output(Arc<Output>),
+    Output(Destination),
 }
 
 impl Component for FileConnector {
@@ -71,9 +71,9 @@ impl Opened {
         Ok(Some(match config.mode {
             Mode::Read if is_for_tail(config) => Self::Files(Files::open(config, host)?.into()),
             Mode::Read => Self::Input(open::open(&config.path, config.mode)?.into()),
-            _ => match Output::open(config, host) {
+            _ => match Destination::open(config, host) {
                 Err(error) if open::lacks_reader(&config.path, &error) => return Ok(None),
-                output => Self::Output(output?.into()),
+                destination => Self::Output(destination?),
             },
         }))
     }
@@ -92,8 +92,8 @@ impl Connector for FileConnector {
             // Open the pipe again as soon as a process reads it. The old descriptor stays open
             // until then, because the system discards the contents of a pipe that no process has
             // open.
-            Some(Opened::Output(output)) if output.has_lost_reader() => {
-                self.opened = Some(Opened::Output(output));
+            Some(Opened::Output(destination)) if destination.has_lost_reader() => {
+                self.opened = Some(Opened::Output(destination));
                 Opened::open(&self.config, &self.host).await?
             }
             Some(opened) => opened,
@@ -110,9 +110,9 @@ impl Connector for FileConnector {
                 self.opened = Some(Opened::Input(file));
                 Halves::source(FileSource::Once(Box::new(reader)))
             }
-            Opened::Output(output) => {
-                self.opened = Some(Opened::Output(output.clone()));
-                Halves::sink(Writer::new(output, host))
+            Opened::Output(destination) => {
+                self.opened = Some(Opened::Output(destination.clone()));
+                Halves::sink(Writer::new(destination, host))
             }
         })
     }

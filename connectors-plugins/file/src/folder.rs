@@ -9,8 +9,12 @@ use std::{
 
 /// Syncs the folder that contains `path`, so that the entry of the file is durable.
 pub(crate) fn sync_parent(path: &Path) -> io::Result<()> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+    File::open(parent(path))?.sync_all()
+}
+
+/// Returns the folder that contains `path`.
+pub(crate) fn parent(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Returns the device and the inode of a file, which identify the file while it is open.

@@ -35,7 +35,7 @@ mod write;
 
 pub use self::{
     compression::Compression,
-    config::{Config, Mode, Rotate, Start, SyncMode},
+    config::{Config, Mode, Rotate, Start, SyncMode, TimeOfDay},
     connector::FileConnector,
     read::Reader,
     source::FileSource,

@@ -29,7 +29,7 @@ use std::{collections::VecDeque, time::Duration};
 
 use tremor_pdk::{Acks, Begin, Blocking, Held, Rewind, Task, Upkeep, prelude::*};
 
-pub(crate) use self::{files::Files, pattern::Pattern};
+pub(crate) use self::{files::Files, open::default_max_open, pattern::Pattern};
 use self::{
     files::Next,
     positions::{Positions, Pulls},

@@ -169,6 +169,15 @@ fn constant_and_prefix_are_the_fixed_text() {
 }
 
 #[test]
+fn shape_has_a_text_for_each_field_and_time() {
+    for (template, shape) in
+        [("a/{x}{%y:-d}/{:+%Y/%m}.{{b}}", "a/||/|.{b}"), ("{x:+%F}", "|"), ("a", "a"), ("", "")]
+    {
+        assert_eq!(template.parse::<Template>().unwrap().shape("|"), shape);
+    }
+}
+
+#[test]
 fn escape_sees_values_and_neither_defaults_nor_times() {
     let mut batch = Batch::new();
     batch.push(&json!({ "a": "x/y", "n": 7 })).unwrap();

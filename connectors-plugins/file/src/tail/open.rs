@@ -47,6 +47,11 @@ impl Drop for Open {
 /// 256, because other components need descriptors as well.
 pub(super) fn max_open() -> usize {
     const MAX: u64 = if cfg!(test) { 8 } else { 256 };
-    let limit = getrlimit(Resource::Nofile).current.map_or(MAX, |limit| limit / 4);
-    usize::try_from(limit.clamp(1, MAX)).unwrap_or(1)
+    default_max_open(MAX)
+}
+
+/// Returns a quarter of the process's descriptor limit, at most `max`.
+pub(crate) fn default_max_open(max: u64) -> usize {
+    let limit = getrlimit(Resource::Nofile).current.map_or(max, |limit| limit / 4);
+    usize::try_from(limit.clamp(1, max)).unwrap_or(1)
 }

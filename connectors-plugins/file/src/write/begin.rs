@@ -3,17 +3,18 @@
 use std::{
     fs::{File, TryLockError},
     io,
-    time::UNIX_EPOCH,
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 use tremor_pdk::{Error, Result, warn};
 
 use super::{
     output::{Current, Output},
+    rotation::Rotation,
     syncing::sync_data,
     torn,
 };
-use crate::{Mode, folder, locking::lock_file, open};
+use crate::{Mode, config::Midnights, folder, locking::lock_file, open};
 
 impl Output {
     /// Prepares the file: checks that it suits the configuration, locks it, and truncates it if
@@ -28,18 +29,27 @@ impl Output {
         if self.syncing.is_enabled() {
             current.may_be_torn = self.mode == Mode::Append && !self.message_end.is_empty();
         }
-        if self.rotation.is_some() {
+        if let Some(rotation) = &self.rotation {
             self.expect_regular(&file, "rotate")?;
             let metadata = file.metadata().map_err(|error| self.error(&error))?;
-            current.length = metadata.len();
-            let made = metadata.created().ok().filter(|_| current.length > 0);
-            let made = made.and_then(|at| at.duration_since(UNIX_EPOCH).ok());
-            let made = made.and_then(|at| u64::try_from(at.as_nanos()).ok());
+            let length = metadata.len();
+            current.length = length;
+            let ns = |at: io::Result<SystemTime>| {
+                let at = at.ok().filter(|_| length > 0)?.duration_since(UNIX_EPOCH).ok()?;
+                u64::try_from(at.as_nanos()).ok()
+            };
+            let made = ns(metadata.created());
             // The time of the file's creation is a wall clock time, so compute the age with the
             // wall clock. After that the age is measured with the monotonic clock, because the wall
             // clock may be set.
             let age_ns = made.map_or(0, |made| self.host.now_ns().saturating_sub(made));
             current.since_ns = self.host.monotonic_ns().wrapping_sub(age_ns);
+            if rotation.is_daily() {
+                // Without a time of creation, the time of the last write has to be before midnight.
+                let now_ns = self.host.now_ns();
+                let begun_ns = made.or_else(|| ns(metadata.modified())).unwrap_or(now_ns);
+                current.until_ns = rotation.end_of(begun_ns.min(now_ns));
+            }
         }
         Ok(())
     }
@@ -70,7 +80,7 @@ impl Output {
             Err(TryLockError::Error(error)) => return Err(self.error(&error)),
         }
         // Sync only the folder here. The first delivery syncs the contents.
-        folder::sync_parent(&self.path).map_err(|error| self.error(&error))
+        self.location.sync_folder().map_err(|error| self.error(&error))
     }
 
     /// Returns an error if the file is not a regular file, because `key` requires a file that keeps
@@ -92,12 +102,16 @@ impl Output {
     pub(super) fn cut_torn(&self, current: &mut Current) -> Result<()> {
         let cut = || {
             let length = current.file.metadata()?.len();
-            let readable = File::open(&self.path)?;
+            if length == 0 {
+                return Ok(None);
+            }
+            let folder = self.location.folder()?;
+            let readable = folder.read()?;
             let end = torn::end_of_last_message(&readable, length, &self.message_end)?;
             if end == length {
                 return Ok(None);
             }
-            let aside = torn::set_aside(&readable, end..length, &self.path, self.host.now_ns())?;
+            let aside = torn::set_aside(&readable, end..length, &folder, self.host.now_ns())?;
             current.file.set_len(end)?;
             current.file.sync_all()?;
             io::Result::Ok(Some((end, length - end, aside)))
@@ -126,28 +140,28 @@ impl Output {
         let Some(rotation) = &self.rotation else { return Ok(()) };
         let now_ns = self.host.monotonic_ns();
         if current.length == 0 {
-            current.since_ns = now_ns;
+            self.begin_file(current, now_ns);
         }
-        let age_ns = now_ns.wrapping_sub(current.since_ns);
-        if !rotation.is_due(current.length, more, age_ns) {
+        if !self.must_rotate(rotation, current, more, now_ns) {
             return Ok(());
         }
         sync_data(&current.file).map_err(|error| {
             self.syncing.fail();
             self.not_on_disk(&error)
         })?;
-        if !folder::has(&self.path, &current.file) {
+        if !folder::has(self.location.path(), &current.file) {
             // An earlier attempt or another process has renamed the file, or another process has
             // deleted it.
             return self.reopen(current);
         }
-        let aside = rotation.set_aside(self.host.now_ns());
+        let folder = self.location.folder().map_err(|error| self.error(&error))?;
+        let aside = Rotation::set_aside(&folder, self.host.now_ns());
         aside.map_err(|error| self.error(&error).context("cannot set the file aside"))?;
-        let file = open::open(&self.path, self.mode)?;
+        let file = self.location.open(self.mode, self.syncing.is_enabled())?;
         self.take(&file)?;
         let metadata = file.metadata().map_err(|error| self.error(&error))?;
-        current.replace(file, &metadata, now_ns);
-        let pruned = rotation.prune().map_err(|error| {
+        self.replace(current, file, &metadata, now_ns);
+        let pruned = rotation.prune(&folder).map_err(|error| {
             open::transient(&error)
                 .context(format_args!("cannot list the old files of `{}`", self.display()))
         });
@@ -160,7 +174,37 @@ impl Output {
         if let Err(error) = &pruned {
             warn!(self.host, "{error}; it is tried again at the next rotation");
         }
-        rotation.problem.update(&pruned);
+        rotation.report(&pruned);
         Ok(())
+    }
+
+    /// Returns whether the file has to be renamed before `more` bytes are written.
+    pub(super) fn must_rotate(
+        &self,
+        rotation: &Rotation,
+        current: &mut Current,
+        more: u64,
+        now_ns: u64,
+    ) -> bool {
+        let age_ns = now_ns.wrapping_sub(current.since_ns);
+        if rotation.is_due(current.length, more, age_ns) {
+            return true;
+        }
+        if !rotation.is_daily() || current.length == 0 {
+            return false;
+        }
+        let now_ns = self.host.now_ns();
+        if Midnights::is_from_wrong_clock(current.until_ns, now_ns) {
+            current.until_ns = rotation.end_of(now_ns);
+        }
+        now_ns >= current.until_ns
+    }
+
+    /// Begins the age of a file.
+    pub(super) fn begin_file(&self, current: &mut Current, now_ns: u64) {
+        current.since_ns = now_ns;
+        if let Some(rotation) = self.rotation.as_ref().filter(|it| it.is_daily()) {
+            current.until_ns = rotation.end_of(self.host.now_ns());
+        }
     }
 }

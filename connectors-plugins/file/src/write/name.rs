@@ -7,13 +7,13 @@ use std::{
     os::unix::fs::MetadataExt,
 };
 
-use tremor_pdk::{Error, ErrorPolicy, Result, info};
+use tremor_pdk::{Error, ErrorPolicy, LogLevel, Result};
 
 use super::{
     output::{Current, MAX_FILES, Output},
     syncing::sync_data,
 };
-use crate::{Mode, folder, open};
+use crate::{Mode, folder};
 
 impl Output {
     /// Compares the file at the configured path with the file that was written. If they differ, the
@@ -23,7 +23,7 @@ impl Output {
         if !self.is_regular {
             return false;
         }
-        let named = fs::metadata(&self.path);
+        let named = fs::metadata(self.location.path());
         if let Ok(named) = &named
             && folder::identity(named) == current.identity
         {
@@ -55,14 +55,19 @@ impl Output {
                 self.not_on_disk(&error)
             })?;
         }
-        let file = open::open(&self.path, Mode::Append)?;
+        let file = self.location.open(Mode::Append, self.syncing.is_enabled())?;
         if self.syncing.is_enabled() {
             self.secure(&file)?;
         }
         let metadata = file.metadata().map_err(|error| self.error(&error))?;
-        current.replace(file, &metadata, self.host.monotonic_ns());
+        self.replace(current, file, &metadata, self.host.monotonic_ns());
         let change = if old.nlink() > 0 { "renamed or replaced" } else { "deleted" };
-        info!(self.host, "`{}` was {change}; opened the path again", self.display());
+        // Thousands of files may be renamed at the same time.
+        let level = if self.location.is_below() { LogLevel::DEBUG } else { LogLevel::INFO };
+        if self.host.log_enabled(level) {
+            let message = format!("`{}` was {change}; opened the path again", self.display());
+            self.host.log(level, &message);
+        }
         Ok(())
     }
 
@@ -77,13 +82,20 @@ impl Output {
     }
 }
 
-impl Current {
+impl Output {
     /// Continues with another file.
-    pub(super) fn replace(&mut self, file: File, metadata: &Metadata, now_ns: u64) {
-        self.identity = folder::identity(metadata);
-        self.file = file.into();
-        (self.length, self.since_ns) = (metadata.len(), now_ns);
-        (self.may_be_torn, self.is_moved) = (false, false);
+    pub(super) fn replace(
+        &self,
+        current: &mut Current,
+        file: File,
+        metadata: &Metadata,
+        now_ns: u64,
+    ) {
+        current.identity = folder::identity(metadata);
+        current.file = file.into();
+        current.length = metadata.len();
+        (current.may_be_torn, current.is_moved) = (false, false);
+        self.begin_file(current, now_ns);
     }
 }
 

@@ -1,11 +1,12 @@
 //! The file of the sink: open, write and sync.
 
 use std::{
+    fmt,
     fs::File,
     io::{self, IoSlice, Write},
     ops::Range,
     os::unix::fs::FileTypeExt,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, Ordering},
@@ -16,11 +17,13 @@ use tremor_pdk::{Error, ErrorKind, Host, RawBatch, RawEvent, Result, lock};
 
 use super::{
     inline::Disk,
+    location::Location,
+    problem::SharedProblem,
     rotation::Rotation,
     syncing::{Due, Syncing, sync_data},
     torn,
 };
-use crate::{Config, Mode, compression::Format, folder, open};
+use crate::{Config, Mode, Rotate, compression::Format, config::Midnights, folder, open};
 
 /// Maximum number of attempts to write a delivery. An attempt has to be repeated if another process
 /// deleted the file before the delivery was acknowledged.
@@ -30,11 +33,11 @@ pub(super) const MAX_FILES: usize = 3;
 /// documentation says otherwise.
 #[derive(Debug)]
 pub(crate) struct Output {
-    pub(super) path: PathBuf,
+    pub(super) location: Location,
     format: Option<Format>,
     pub(super) message_end: Vec<u8>,
     pub(super) mode: Mode,
-    pub(super) syncing: Syncing,
+    pub(super) syncing: Arc<Syncing>,
     pub(super) rotation: Option<Rotation>,
     pub(super) host: Host,
     /// `true` if the file is a pipe that no process reads any longer.
@@ -43,8 +46,28 @@ pub(crate) struct Output {
     pub(super) is_regular: bool,
     /// The file, if it is a pipe; otherwise `None`.
     pipe: Option<Arc<File>>,
-    disk: Disk,
+    disk: Arc<Disk>,
     current: Mutex<Current>,
+}
+
+/// State that all files of a sink share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) host: Host,
+    disk: Arc<Disk>,
+    rotation: Arc<SharedProblem>,
+    midnights: Option<Midnights>,
+}
+
+impl Shared {
+    pub(super) fn new(config: &Config, host: Host) -> Result<Self> {
+        Ok(Self {
+            disk: Arc::default(),
+            rotation: SharedProblem::new(&host, "rotation").into(),
+            midnights: config.rotate.as_ref().map_or(Ok(None), Rotate::midnights)?,
+            host,
+        })
+    }
 }
 
 /// State of the file that is being written.
@@ -60,6 +83,8 @@ pub(super) struct Current {
     /// Start of the file's age, for rotation, in ns of the host's monotonic clock. The value wraps modulo 2^64, because
     /// the file may have been created before the clock's zero.
     pub(super) since_ns: u64,
+    /// Time in ns since the Unix epoch from which on the file has to be rotated; only if `rotate` has a time of day.
+    pub(super) until_ns: u64,
     /// `true` if the file may still end in an incomplete message of an earlier process.
     pub(super) may_be_torn: bool,
     /// Number of batches written.
@@ -67,12 +92,25 @@ pub(super) struct Current {
 }
 
 impl Output {
-    /// Opens the file and changes its contents only as far as `mode` requires.
+    /// Opens the file of the configuration and changes its contents only as far as `mode` requires.
     pub(crate) fn open(config: &Config, host: Host) -> Result<Self> {
-        let file = open::open(&config.path, config.mode)?;
+        let location = Location::fixed(config.path.clone());
+        let shared = Shared::new(config, host)?;
+        Self::open_at(location, config.compression.of(&config.path), config, &shared)
+    }
+
+    /// Opens a file and changes its contents only as far as `mode` requires.
+    pub(super) fn open_at(
+        location: Location,
+        format: Option<Format>,
+        config: &Config,
+        shared: &Shared,
+    ) -> Result<Self> {
+        let syncing = Syncing::new(config);
+        let file = location.open(config.mode, syncing.is_enabled())?;
         let metadata = file
             .metadata()
-            .map_err(|error| open::cannot_open(&config.path, config.mode, &error))?;
+            .map_err(|error| open::cannot_open(location.path(), config.mode, &error))?;
         let file = Arc::new(file);
         let pipe = metadata.file_type().is_fifo().then(|| file.clone());
         let current = Current {
@@ -81,24 +119,24 @@ impl Output {
             is_moved: false,
             length: 0,
             since_ns: 0,
+            until_ns: u64::MAX,
             may_be_torn: false,
             deliveries: 0,
         };
         let output = Self {
-            path: config.path.clone(),
-            format: config.compression.of(&config.path),
+            location,
+            format,
             message_end: config.message_end.clone().into_bytes(),
             mode: config.mode,
-            syncing: Syncing::new(config),
-            rotation: config
-                .rotate
-                .as_ref()
-                .map(|rotate| Rotation::new(&config.path, rotate, &host)),
-            host,
+            syncing: syncing.into(),
+            rotation: config.rotate.as_ref().map(|rotate| {
+                Rotation::new(rotate, shared.midnights.clone(), shared.rotation.clone())
+            }),
+            host: shared.host.clone(),
             has_lost_reader: AtomicBool::new(false),
             is_regular: metadata.is_file(),
             pipe,
-            disk: Disk::default(),
+            disk: shared.disk.clone(),
             current: Mutex::new(current),
         };
         output.begin()?;
@@ -115,13 +153,7 @@ impl Output {
         if last.is_none_or(|last| last.ends_with(&self.message_end)) {
             return Ok(());
         }
-        Err(Error::configuration(format!(
-            "a message for `{}` does not end in {:?}, but `sync` has to find the last whole message: add \
-             the postprocessor `lines`, or set `message_end` to the terminator of the messages (`\"\"` if \
-             they have none: incomplete messages then stay in the file)",
-            self.path.display(),
-            String::from_utf8_lossy(&self.message_end)
-        )))
+        Err(no_message_end(&self.display(), &self.message_end))
     }
 
     /// Writes a batch that [`Output::check_end`] accepted, and returns the number of the delivery.
@@ -194,11 +226,11 @@ impl Output {
             return None;
         }
         let mut current = self.current.try_lock().ok()?;
-        let age_ns = from_ns.wrapping_sub(current.since_ns);
-        let may_rotate = |rotation: &Rotation| {
-            current.length == 0 || rotation.is_due(current.length, length, age_ns)
-        };
-        if current.is_moved || current.may_be_torn || self.rotation.as_ref().is_some_and(may_rotate)
+        if current.is_moved || current.may_be_torn {
+            return None;
+        }
+        if let Some(rotation) = &self.rotation
+            && (current.length == 0 || self.must_rotate(rotation, &mut current, length, from_ns))
         {
             return None;
         }
@@ -281,6 +313,21 @@ impl Output {
         self.syncing.finish(|| sync_data(&file)).map_err(|error| self.not_on_disk(&error))
     }
 
+    /// Makes everything that was written durable if acknowledgements wait for that, before the file is closed while
+    /// the sink continues. Call this only after the last write.
+    pub(super) fn retire(&self) -> Result<()> {
+        let (file, deliveries) = {
+            let current = self.current();
+            (current.file.clone(), current.deliveries)
+        };
+        self.end(&file).map_err(|error| self.error(&error))?;
+        drop(file);
+        if !self.waits_for_disk() || deliveries == 0 {
+            return Ok(());
+        }
+        self.sync(deliveries, self.host.monotonic_ns())
+    }
+
     fn end(&self, mut file: &File) -> io::Result<()> {
         match self.format {
             Some(format) if file.metadata()?.len() == 0 => {
@@ -295,7 +342,7 @@ impl Output {
     }
 
     pub(super) fn display(&self) -> std::path::Display<'_> {
-        Path::display(&self.path)
+        Path::display(self.location.path())
     }
 
     /// Converts an I/O error. A shortage, such as a full disk, and a pipe without a reader are
@@ -312,6 +359,16 @@ impl Output {
         };
         Error::new(kind, format!("cannot write `{}`: {error}{remedy}", self.display()))
     }
+}
+
+/// Returns the error of a message for `path` that does not end in `message_end`.
+pub(super) fn no_message_end(path: &dyn fmt::Display, message_end: &[u8]) -> Error {
+    Error::configuration(format!(
+        "a message for `{path}` does not end in {:?}, but `sync` has to find the last whole message: add \
+         the postprocessor `lines`, or set `message_end` to the terminator of the messages (`\"\"` if \
+         they have none: incomplete messages then stay in the file)",
+        String::from_utf8_lossy(message_end)
+    ))
 }
 
 /// A write that stopped before its end.

@@ -1,35 +1,50 @@
 //! Rotation: decides when the file is renamed, chooses its new name, and deletes old files.
 
 use std::{
-    ffi::OsString,
-    fs, io,
+    ffi::{OsStr, OsString},
+    io,
     path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
-use tremor_pdk::{Host, Problem};
+use tremor_pdk::Result;
 
-use crate::{compression::Compression, config::Rotate};
+use super::{location::Folder, problem::SharedProblem};
+use crate::{
+    compression::Compression,
+    config::{Midnights, Rotate},
+};
 
-/// Settings of rotation, for one file.
+/// Settings of rotation, and the state for one file.
 #[derive(Debug)]
 pub(super) struct Rotation {
-    path: PathBuf,
     max_bytes: Option<u64>,
     every_ns: Option<u64>,
+    midnights: Option<Midnights>,
     keep: Option<usize>,
     /// The problem that old files cannot be deleted.
-    pub(super) problem: Problem,
+    problem: Arc<SharedProblem>,
+    /// `true` if old files of this file could not be deleted.
+    has_failed: AtomicBool,
 }
 
 impl Rotation {
-    pub(super) fn new(path: &Path, rotate: &Rotate, host: &Host) -> Self {
+    pub(super) fn new(
+        rotate: &Rotate,
+        midnights: Option<Midnights>,
+        problem: Arc<SharedProblem>,
+    ) -> Self {
         let every_ns = rotate.every.map(|every| every.get().as_nanos());
         Self {
-            path: path.to_owned(),
-            problem: host.problem("rotation"),
             max_bytes: rotate.max_bytes.map(tremor_pdk::units::Size::get),
             every_ns: every_ns.map(|every| u64::try_from(every).unwrap_or(u64::MAX)),
+            midnights,
             keep: rotate.keep.map(|keep| usize::try_from(keep.get()).unwrap_or(usize::MAX)),
+            problem,
+            has_failed: AtomicBool::new(false),
         }
     }
 
@@ -41,64 +56,104 @@ impl Rotation {
         length > 0 && (is_full || is_old)
     }
 
+    /// Returns the time in ns since the Unix epoch at which a file that was begun at `begun_ns` has to be renamed,
+    /// whatever its length and its age are.
+    pub(super) fn end_of(&self, begun_ns: u64) -> u64 {
+        self.midnights.as_ref().map_or(u64::MAX, |midnights| midnights.after(begun_ns))
+    }
+
+    /// Returns whether files are renamed at a time of day.
+    pub(super) const fn is_daily(&self) -> bool {
+        self.midnights.is_some()
+    }
+
     /// Renames the file: the new name contains the time in UTC, in ms. If a file of that name
     /// exists, uses the next ms instead of replacing the file.
-    pub(super) fn set_aside(&self, now_ns: u64) -> io::Result<()> {
+    pub(super) fn set_aside(folder: &Folder<'_>, now_ns: u64) -> io::Result<()> {
+        let name = folder.name();
         let mut ms = now_ns / 1_000_000;
-        let mut aside = self.aside(&stamp(ms));
-        while aside.try_exists()? {
+        let mut aside = aside(&name, &stamp(ms));
+        while folder.has(&aside)? {
             ms += 1;
-            aside = self.aside(&stamp(ms));
+            aside = self::aside(&name, &stamp(ms));
         }
-        fs::rename(&self.path, aside)
+        folder.rename_to(&aside)
     }
 
     /// Deletes the oldest renamed files. Returns the files that could not be deleted, with the
     /// errors.
-    pub(super) fn prune(&self) -> io::Result<Vec<(PathBuf, io::Error)>> {
+    pub(super) fn prune(&self, folder: &Folder<'_>) -> io::Result<Vec<(PathBuf, io::Error)>> {
         let Some(keep) = self.keep else { return Ok(Vec::new()) };
-        let (mut before, after) = self.around();
-        before.push(".");
-        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let name = folder.name();
         let mut old = Vec::new();
-        for entry in fs::read_dir(folder.unwrap_or(Path::new(".")))? {
-            let entry = entry?;
-            let name = entry.file_name();
-            let name = name.as_encoded_bytes();
-            let stamp = name.strip_prefix(before.as_encoded_bytes());
-            let stamp = stamp.and_then(|rest| rest.strip_suffix(after.as_encoded_bytes()));
+        folder.visit(|entry| {
             // The stamp in the name is the time of the rename, and stamps sort by time.
-            if let Some(stamp) = stamp.filter(|stamp| is_stamp(stamp)) {
-                old.push((stamp.to_vec(), entry.path()));
+            if let Some(stamp) = stamp_in(&name, entry) {
+                old.push((stamp.to_vec(), entry.to_owned()));
             }
-        }
+        })?;
         old.sort();
         old.truncate(old.len().saturating_sub(keep));
-        let delete = |path: PathBuf| fs::remove_file(&path).err().map(|error| (path, error));
-        Ok(old.into_iter().filter_map(|(_, path)| delete(path)).collect())
+        let delete =
+            |name: OsString| folder.remove(&name).err().map(|it| (folder.path_of(&name), it));
+        Ok(old.into_iter().filter_map(|(_, name)| delete(name)).collect())
     }
 
-    fn aside(&self, stamp: &str) -> PathBuf {
-        let (mut name, after) = self.around();
-        name.push(".");
-        name.push(stamp);
-        name.push(after);
-        self.path.with_file_name(name)
+    /// Reports whether old files of this file could be deleted.
+    pub(super) fn report(&self, pruned: &Result<()>) {
+        self.problem.update(&self.has_failed, pruned);
     }
+}
 
-    /// Returns the parts of the file name before and after the stamp. The extension of a compressed
-    /// file stays last.
-    fn around(&self) -> (OsString, OsString) {
-        let name = self.path.file_name().unwrap_or_default().to_owned();
-        match (self.path.file_stem(), self.path.extension()) {
-            (Some(stem), Some(extension)) if Compression::Auto.of(&self.path).is_some() => {
-                let mut after = OsString::from(".");
-                after.push(extension);
-                (stem.to_owned(), after)
-            }
-            _ => (name, OsString::new()),
+impl Drop for Rotation {
+    fn drop(&mut self) {
+        if self.has_failed.load(Ordering::Relaxed) {
+            self.problem.update(&self.has_failed, &Ok(()));
         }
     }
+}
+
+/// Returns the name of a renamed file.
+fn aside(name: &OsStr, stamp: &str) -> OsString {
+    let (mut aside, after) = around(name);
+    aside.push(".");
+    aside.push(stamp);
+    aside.push(after);
+    aside
+}
+
+/// Returns the parts of the file name before and after the stamp. The extension of a compressed
+/// file stays last.
+fn around(name: &OsStr) -> (OsString, OsString) {
+    let path = Path::new(name);
+    match (path.file_stem(), path.extension()) {
+        (Some(stem), Some(extension)) if Compression::Auto.of(path).is_some() => {
+            let mut after = OsString::from(".");
+            after.push(extension);
+            (stem.to_owned(), after)
+        }
+        _ => (name.to_owned(), OsString::new()),
+    }
+}
+
+/// Returns the stamp in `aside` if this is a name to which the file `name` may have been renamed.
+fn stamp_in<'a>(name: &OsStr, aside: &'a OsStr) -> Option<&'a [u8]> {
+    let (before, after) = around(name);
+    let stamp = aside.as_encoded_bytes().strip_prefix(before.as_encoded_bytes())?;
+    let stamp = stamp.strip_prefix(b".")?.strip_suffix(after.as_encoded_bytes())?;
+    is_stamp(stamp).then_some(stamp)
+}
+
+/// Returns whether a file of this name may be a renamed file, or have an incomplete message, of another file.
+pub(super) fn is_aside(name: &str) -> bool {
+    let (stem, _) = around(OsStr::new(name));
+    [OsStr::new(name), &stem].iter().any(|name| {
+        let name = name.as_encoded_bytes();
+        name.len() > STAMP_BYTES && {
+            let (before, stamp) = name.split_at(name.len() - STAMP_BYTES);
+            is_stamp(stamp) && (before.ends_with(b".") || before.ends_with(TORN.as_bytes()))
+        }
+    })
 }
 
 /// Formats a time in ms since the epoch, such as `20261122-213300.042`.
@@ -110,8 +165,14 @@ pub(super) fn stamp(ms: u64) -> String {
     format!("{year:04}{month:02}{day:02}-{hour:02}{minute:02}{second:02}.{ms:03}")
 }
 
+/// Text between the name of a file and the stamp in the name of a file with an incomplete message.
+pub(super) const TORN: &str = ".torn-";
+
+/// Number of bytes of a stamp.
+pub(super) const STAMP_BYTES: usize = 19;
+
 fn is_stamp(text: &[u8]) -> bool {
-    text.len() == 19
+    text.len() == STAMP_BYTES
         && text.iter().enumerate().all(|(at, byte)| match at {
             8 => *byte == b'-',
             15 => *byte == b'.',
@@ -135,13 +196,31 @@ fn date(days: u64) -> (u64, u64, u64) {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, path::Path};
+    use std::{fs, sync::atomic::AtomicBool};
 
-    use super::{Rotation, is_stamp, stamp};
+    use super::{super::location::Location, Rotation, SharedProblem, is_aside, is_stamp, stamp};
 
-    fn rotation(path: &Path, keep: Option<usize>) -> Rotation {
-        let problem = tremor_pdk::testing::TestHost::new().host().problem("rotation");
-        Rotation { path: path.to_owned(), max_bytes: Some(10), every_ns: Some(5), keep, problem }
+    fn rotation(keep: Option<usize>) -> Rotation {
+        let problem = SharedProblem::new(&tremor_pdk::testing::TestHost::new().host(), "rotation");
+        let (max_bytes, every_ns, midnights) = (Some(10), Some(5), None);
+        let has_failed = AtomicBool::new(false);
+        Rotation { max_bytes, every_ns, midnights, keep, problem: problem.into(), has_failed }
+    }
+
+    #[test]
+    fn names_of_renamed_files_are_recognised() {
+        let stamp = stamp(7);
+        for (name, expected) in [
+            (format!("a.{stamp}"), true),
+            (format!("a.log.{stamp}.gz"), true),
+            (format!("a.torn-{stamp}"), true),
+            (format!("a{stamp}"), false),
+            (format!("a.{stamp}.log"), false),
+            (stamp.clone(), false),
+            ("a.log".to_owned(), false),
+        ] {
+            assert_eq!(is_aside(&name), expected, "{name}");
+        }
     }
 
     #[test]
@@ -161,7 +240,7 @@ mod tests {
 
     #[test]
     fn full_or_old_file_is_set_aside_unless_empty() {
-        let rotation = rotation(Path::new("out"), None);
+        let rotation = rotation(None);
         for (length, more, age, expected) in [
             (0, 100, 100, false),
             (6, 4, 4, false),
@@ -178,13 +257,14 @@ mod tests {
         for (name, before, after) in [("out", "out.", ""), ("out.json.gz", "out.json.", ".gz")] {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join(name);
-            let rotation = rotation(&path, Some(2));
+            let rotation = rotation(Some(2));
+            let location = Location::fixed(path.clone());
             for text in ["one", "two", "three"] {
                 fs::write(&path, text).unwrap();
-                rotation.set_aside(1_000_000_000).unwrap();
+                Rotation::set_aside(&location.folder().unwrap(), 1_000_000_000).unwrap();
             }
             fs::write(folder.path().join("out.1"), "another's").unwrap();
-            assert!(rotation.prune().unwrap().is_empty());
+            assert!(rotation.prune(&location.folder().unwrap()).unwrap().is_empty());
             let read = |ms| {
                 let name = format!("{before}19700101-000001.00{ms}{after}");
                 fs::read_to_string(folder.path().join(name)).ok()

@@ -105,6 +105,11 @@ impl Syncing {
         sync().inspect_err(|_| self.fail())
     }
 
+    /// Returns whether a sync has failed. Later syncs fail as well.
+    pub(super) fn has_failed(&self) -> bool {
+        self.done().has_failed
+    }
+
     /// Records that a sync failed outside of [`Syncing::sync`].
     pub(super) fn fail(&self) {
         lock(&self.done).has_failed = true;

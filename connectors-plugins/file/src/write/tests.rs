@@ -367,3 +367,53 @@ fn failed_rotation_is_tried_again() {
     sink.deliver(&batch_of(&["two\n"])).unwrap();
     assert_eq!(files(folder.path()), ["one\n", "two\n"]);
 }
+
+#[test]
+fn file_of_an_earlier_day_is_set_aside_at_the_next_write() {
+    let ns = |time: &str| -> u64 {
+        time.parse::<jiff::Timestamp>().unwrap().as_nanosecond().try_into().unwrap()
+    };
+    // Each zone has a last time of a day and the first time of the next day. Daylight saving time ends in Berlin, and
+    // begins in Cairo at midnight.
+    for (zone, start, before, after) in [
+        ("UTC", "2026-11-29T05:00:00Z", "2026-11-29T23:59:59Z", "2026-11-30T00:00:00Z"),
+        ("Europe/Berlin", "2026-10-24T22:00:00Z", "2026-10-25T22:59:59Z", "2026-10-25T23:00:00Z"),
+        ("Africa/Cairo", "2026-04-23T12:00:00Z", "2026-04-23T21:59:59Z", "2026-04-23T22:00:00Z"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out");
+        let host = TestHost::new();
+        host.set_now_ns(ns(start));
+        let keys = format!(r#""rotate": {{ "at": "midnight", "timezone": "{zone}" }}"#);
+        let mut sink = rotating(&host, &path, &keys).unwrap();
+        sink.deliver(&batch_of(&["one\n"])).unwrap();
+        host.set_now_ns(ns(before));
+        sink.deliver(&batch_of(&["two\n"])).unwrap();
+        assert_eq!(files(folder.path()), ["one\ntwo\n"], "{zone}");
+        host.set_now_ns(ns(after));
+        sink.deliver(&batch_of(&["three\n"])).unwrap();
+        assert_eq!(files(folder.path()), ["three\n", "one\ntwo\n"], "{zone}");
+        // The clock is set back before midnight, and passes midnight again.
+        host.set_now_ns(ns(before));
+        sink.deliver(&batch_of(&["four\n"])).unwrap();
+        host.set_now_ns(ns(after));
+        sink.deliver(&batch_of(&["five\n"])).unwrap();
+        assert_eq!(files(folder.path()), ["three\nfour\nfive\n", "one\ntwo\n"], "{zone}");
+    }
+}
+
+#[test]
+fn clock_that_was_years_ahead_does_not_prevent_rotation() {
+    let (day_ns, folder) = (86_400_000_000_000, tempfile::tempdir().unwrap());
+    let path = folder.path().join("out");
+    let host = TestHost::new();
+    host.set_now_ns(30_000 * day_ns);
+    let keys = r#""rotate": { "at": "midnight", "timezone": "UTC" }"#;
+    let mut sink = rotating(&host, &path, keys).unwrap();
+    sink.deliver(&batch_of(&["one\n"])).unwrap();
+    for (day, text) in [(20_000, "two\n"), (20_001, "three\n")] {
+        host.set_now_ns(day * day_ns);
+        sink.deliver(&batch_of(&[text])).unwrap();
+    }
+    assert_eq!(files(folder.path()), ["three\n", "one\ntwo\n"]);
+}

@@ -1,17 +1,20 @@
 //! Search for and removal of an incomplete message at the end of a file.
 
 use std::{
-    fs::{self, File},
+    ffi::OsString,
+    fs::File,
     io::{self, Read, Seek, SeekFrom, Write},
     ops::Range,
     os::unix::fs::FileExt,
-    path::{Path, PathBuf},
+    path::PathBuf,
 };
 
 use memchr::memmem;
 
-use super::rotation::stamp;
-use crate::folder;
+use super::{
+    location::Folder,
+    rotation::{TORN, stamp},
+};
 
 /// Number of bytes to read and search at a time.
 const BLOCK: u64 = 64 << 10;
@@ -37,15 +40,15 @@ pub(super) fn end_of_last_message(file: &File, length: u64, message_end: &[u8]) 
     Ok(0)
 }
 
-/// Copies `part` of the file to a new file beside it, whose name is that of `path` plus `.torn-`
-/// and the time in UTC. The copy is durable when this function returns.
+/// Copies `part` of the file to a new file in its folder, whose name is that of the file plus `.torn-` and the time in
+/// UTC. The copy is durable when this function returns.
 pub(super) fn set_aside(
     mut file: &File,
     part: Range<u64>,
-    path: &Path,
+    folder: &Folder<'_>,
     now_ns: u64,
 ) -> io::Result<PathBuf> {
-    let (aside, mut copy) = create_aside(path, now_ns / 1_000_000)?;
+    let (aside, mut copy) = create_aside(folder, now_ns / 1_000_000)?;
     let mut copy_part = || {
         file.seek(SeekFrom::Start(part.start))?;
         let length = part.end - part.start;
@@ -53,26 +56,25 @@ pub(super) fn set_aside(
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         copy.sync_all()?;
-        folder::sync_parent(&aside)
+        folder.sync()
     };
     match copy_part() {
-        Ok(()) => Ok(aside),
+        Ok(()) => Ok(folder.path_of(&aside)),
         Err(error) => {
             // Ignore an error: the next attempt creates another copy, so a remaining copy does no
             // harm.
-            let _ = fs::remove_file(&aside);
+            let _ = folder.remove(&aside);
             Err(error)
         }
     }
 }
 
 /// Creates a file that did not exist.
-fn create_aside(path: &Path, mut ms: u64) -> io::Result<(PathBuf, File)> {
+fn create_aside(folder: &Folder<'_>, mut ms: u64) -> io::Result<(OsString, File)> {
     loop {
-        let mut name = path.file_name().unwrap_or_default().to_owned();
-        name.push(format!(".torn-{}", stamp(ms)));
-        let aside = path.with_file_name(name);
-        match File::create_new(&aside) {
+        let mut aside = folder.name();
+        aside.push(format!("{TORN}{}", stamp(ms)));
+        match folder.create_new(&aside) {
             Ok(file) => return Ok((aside, file)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => ms += 1,
             Err(error) => return Err(error),

@@ -17,6 +17,7 @@ mod kubernetes;
 mod nginx;
 mod personal_data;
 mod prometheus;
+mod relay;
 mod routes;
 mod teams;
 

@@ -1,0 +1,169 @@
+//! Paths of sinks that are templates, so that each event names its file.
+
+use std::{path::Path, sync::Arc};
+
+use tremor_pdk::{Error, Result, prelude::*, template::Template};
+
+use crate::compression::{Compression, Format};
+
+/// Text that stands for a field or a time where only the fixed text of a template is checked.
+const FIELD: char = '\u{1}';
+
+/// A path with fields or times.
+#[derive(Debug)]
+pub(crate) struct ByEvent {
+    pub(crate) template: Template,
+    /// Folder below which all files are: the text before the first field or time, up to its last `/`.
+    pub(crate) base: Arc<Path>,
+    /// Number of bytes of that text.
+    pub(crate) fixed_bytes: usize,
+    /// Compression by the text after the last field or time, so that no value can choose it.
+    pub(crate) format: Option<Format>,
+}
+
+/// The path of a sink.
+#[derive(Debug)]
+pub(crate) enum SinkPath {
+    /// The path of a file, in which `{{` and `}}` are replaced by braces.
+    File(String),
+    ByEvent(ByEvent),
+}
+
+impl SinkPath {
+    /// Parses the value of the key `path`.
+    pub(crate) fn parse(
+        path: &str,
+        compression: Compression,
+        context: &ComponentContext,
+    ) -> Result<Self> {
+        let template: Template = path.parse().map_err(|error| {
+            let help = "write `{{` and `}}` for braces of the path";
+            Error::configuration(format!("invalid `path` `{path}`: {error}; {help}"))
+        })?;
+        if let Some(path) = template.constant() {
+            return Ok(Self::File(path.to_owned()));
+        }
+        let invalid =
+            |problem: &str| Error::configuration(format!("invalid `path` `{template}`: {problem}"));
+        let fixed_bytes = template.prefix().rfind('/').map_or(0, |at| at + 1);
+        let (fixed, _) = template.prefix().split_at(fixed_bytes);
+        if fixed.starts_with('/') && Path::new(fixed).file_name().is_none() {
+            return Err(invalid(
+                "expected a folder before the first field, such as `/var/log/remote/{host}.log`, because an event \
+                 could otherwise name any folder of the system",
+            ));
+        }
+        if fixed.contains('\0') {
+            return Err(invalid("expected text without NUL"));
+        }
+        let shape = template.shape(&FIELD.to_string());
+        for name in shape[fixed_bytes..].split('/') {
+            if name.is_empty() {
+                return Err(invalid(
+                    "a folder or the file has no name; remove a `/`, or add a name",
+                ));
+            }
+            if name == "." || name == ".." {
+                let problem = format!("expected no `{name}` after the first field");
+                return Err(invalid(&problem));
+            }
+            if name.chars().any(|it| it != FIELD && it.is_control()) {
+                return Err(invalid("expected no control characters after the first field"));
+            }
+        }
+        let suffix = shape.rsplit(FIELD).next().unwrap_or_default();
+        // A name before the suffix, because a name that begins with a point has no extension.
+        let format = compression.of(Path::new(&format!("x{suffix}")));
+        let base = context.resolve(Path::new(if fixed.is_empty() { "." } else { fixed })).into();
+        Ok(Self::ByEvent(ByEvent { template, base, fixed_bytes, format }))
+    }
+}
+
+impl ByEvent {
+    /// Returns an error if the folder of the files does not exist. May block.
+    pub(crate) fn expect_base(&self) -> Result<()> {
+        let problem = match std::fs::metadata(&self.base) {
+            Ok(metadata) if metadata.is_dir() => return Ok(()),
+            Ok(_) => "it is not a folder; correct `path`".to_owned(),
+            Err(error) => format!("{error}; create the folder, or correct `path`"),
+        };
+        let folder = self.base.display();
+        Err(Error::configuration(format!("cannot write files below `{folder}`: {problem}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use tremor_pdk::{Result, testing::TestHost};
+
+    use super::{ByEvent, SinkPath};
+    use crate::compression::{Compression, Format};
+
+    fn parse(path: &str) -> Result<SinkPath> {
+        SinkPath::parse(path, Compression::Auto, &TestHost::new().context())
+    }
+
+    fn by_event(path: &str) -> ByEvent {
+        match parse(path).unwrap() {
+            SinkPath::ByEvent(by_event) => by_event,
+            SinkPath::File(path) => panic!("{path}"),
+        }
+    }
+
+    #[test]
+    fn fixed_start_ends_with_last_slash_before_first_field() {
+        for (path, base, fixed_bytes) in [
+            ("/var/log/{host}/x.log", "/var/log/", 9),
+            ("/var/log/x-{host}.log", "/var/log/", 9),
+            ("logs/{:+%F}", "logs/", 5),
+            ("../logs/{{a}}/{host}", "../logs/{a}/", 12),
+            ("{host}.log", ".", 0),
+        ] {
+            let found = by_event(path);
+            assert_eq!((&*found.base, found.fixed_bytes), (Path::new(base), fixed_bytes), "{path}");
+        }
+    }
+
+    #[test]
+    fn path_without_fields_is_a_constant() {
+        let SinkPath::File(path) = parse("logs/{{a}}.log").unwrap() else { panic!() };
+        assert_eq!(path, "logs/{a}.log");
+    }
+
+    #[test]
+    fn value_cannot_choose_the_compression() {
+        for (path, format) in [
+            ("l/{host}.log.gz", Some(Format::Gzip)),
+            ("l/{host}.gz", Some(Format::Gzip)),
+            ("l/{host}/out.zst", Some(Format::Zstd)),
+            ("l/{host}gz", None),
+            ("l/{host}", None),
+            ("l/x.gz/{host}", None),
+            ("l/{host:-a.gz}", None),
+        ] {
+            assert_eq!(by_event(path).format, format, "{path}");
+        }
+    }
+
+    #[test]
+    fn template_that_can_leave_its_folder_is_rejected() {
+        for (path, expected) in [
+            ("/{host}", "expected a folder before the first field"),
+            ("//{host}/x", "expected a folder before the first field"),
+            ("/../{host}", "expected a folder before the first field"),
+            ("l/{host}/../x", "expected no `..`"),
+            ("l/{host}/./x", "expected no `.`"),
+            ("l/{host}//x", "has no name"),
+            ("l/{host}/", "has no name"),
+            ("l/{host", "invalid template"),
+            ("l/host}", "invalid template"),
+            ("l/{a,b}", "invalid template"),
+            ("l/{host}\n", "control characters"),
+        ] {
+            let error = parse(path).unwrap_err().to_string();
+            assert!(error.contains(expected), "{path}: {error}");
+        }
+    }
+}
