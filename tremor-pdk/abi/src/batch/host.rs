@@ -5,8 +5,8 @@
 use std::ops::Range;
 
 use super::{
-    Batch, CarriedFields, Claims, Event, Extent, Failed, Format, Mark, MetadataFields, Output, Payload,
-    Pool, PortBatch, Rejected, Share, Span,
+    Batch, CarriedFields, Claims, Event, Extent, Failed, Format, Mark, MetadataFields, Output,
+    Payload, Pool, PortBatch, Rejected, Share, Span,
 };
 use crate::{
     ByteBuffer, NodeBuffer,

@@ -20,7 +20,7 @@ use crate::{
 ///
 /// If a batch has no edited values, writing it copies its events, nodes and bytes once, unchanged. Two kinds of batches
 /// are copied event by event instead, without what no event refers to: batches whose events use less than half of their
-/// buffers, as parts and filtered clones do, and batches for the disk with unedited events.
+/// buffers, as parts and filtered clones do, and batches for the disk with unedited events or forgotten messages.
 pub struct Encoder {
     medium: Medium,
     limit: usize,
@@ -51,7 +51,9 @@ impl Encoder {
     ///   [`MAX_DEPTH`](crate::document::MAX_DEPTH).
     pub fn prepare<'e>(&'e mut self, batch: &'e Batch) -> Result<Prepared<'e>, FrameError> {
         let (source, seen) = self.flat.source(batch, self.medium)?;
-        if (self.medium == Medium::Process || !seen.is_unedited) && !source.is_sparse() {
+        // A record contains no message that must not be shown, and no document of an unedited event.
+        let is_selective = self.medium == Medium::Disk && (seen.is_unedited || seen.is_forgotten);
+        if !is_selective && !source.is_sparse() {
             match Prepared::whole(source, None, seen, self.limit) {
                 // Without contents that no event refers to, the frame may be short enough.
                 Err(error) if error.is_too_large() => {}

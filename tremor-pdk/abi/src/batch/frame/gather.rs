@@ -73,12 +73,15 @@ impl Gather<'_, '_> {
             (new.kind, new.payload) = (PayloadKind::RAW, self.span(event.original)?);
             new.original = Span::default();
         } else {
-            new.original = self.span(event.original)?;
+            if !event.is_forgotten() {
+                new.original = self.span(event.original)?;
+            }
             match event.kind {
                 PayloadKind::RAW if event.payload == event.original => new.payload = new.original,
                 PayloadKind::RAW => new.payload = self.span(event.payload)?,
                 PayloadKind::DOCUMENT => {
-                    let known = (&event.original.range(), new.original.start.into());
+                    let known = if event.is_forgotten() { 0..0 } else { event.original.range() };
+                    let known = (&known, new.original.start.into());
                     new.payload.start = self.document(event.payload.start, known)?;
                 }
                 _ => {}

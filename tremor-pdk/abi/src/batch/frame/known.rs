@@ -24,6 +24,7 @@ const VERSIONS: [Known; AbiVersion::CURRENT.minor as usize + 1] = [Known {
     flags: EventFlags::FRAGMENT.0
         | EventFlags::STREAM_END.0
         | EventFlags::STREAM_ABORTED.0
+        | EventFlags::FORGOTTEN.0
         | Format::BITS,
     nodes: (bit(NodeKind::NUMBER.0) << 1) - 1,
 }];
@@ -66,6 +67,8 @@ pub(super) struct Seen {
     flags: u8,
     /// An event is unedited: see [`Event::unedited`].
     pub(super) is_unedited: bool,
+    /// The message of an event must not be shown: see [`EventFlags::FORGOTTEN`].
+    pub(super) is_forgotten: bool,
     /// An event refers to the table of values.
     pub(super) is_in_table: bool,
     /// Flags of formats that raw events have; bit `n` stands for the sum `8 * n`.
@@ -81,6 +84,7 @@ impl Seen {
             seen.payloads |= bit(event.kind.0);
             seen.flags |= event.flags.0;
             seen.is_unedited |= event.unedited().is_some();
+            seen.is_forgotten |= event.is_forgotten();
             seen.is_in_table |= event.kind == PayloadKind::VALUE
                 || is_in_table(event.metadata)
                 || is_in_table(event.origin);
@@ -128,7 +132,7 @@ impl Seen {
             let fault = if bit(event.kind.0) & !allowed != 0 {
                 kind_fault(event.kind, medium)
             } else if flags & !CURRENT.flags != 0 {
-                format!("has unknown flags: {flags:#04x}, expected a sum of 1, 2, 4, 8 and 16")
+                format!("has unknown flags: {flags:#04x}, expected a sum of 1, 2, 4, 8, 16 and 32")
             } else if !has_table && is_in_table(event.metadata) {
                 let word = event.metadata;
                 format!("has metadata {word:#x}, expected 0 or a number with the topmost bit")

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use super::{Decoded, Encoder, Medium, decode};
 use crate::{
     ByteBuffer, NodeBuffer,
-    batch::{Batch, Event, Format, Origin, PayloadKind, Pool, Span},
+    batch::{Batch, Event, EventMut, Format, Origin, PayloadKind, Pool, Span},
     document::{Node, tests::any_value},
     error::PluginError,
     value::Value,
@@ -25,6 +25,8 @@ enum Step {
     /// Decodes all raw events, as the runtime does.
     Decode(Option<Format>),
     Edit(usize, Value<'static>),
+    /// Hides the message of an event, as an operator does that removes secrets.
+    Forget(usize),
     /// Sets metadata in the table of values.
     SetMetadata(usize, Value<'static>),
     /// Writes metadata to the nodes.
@@ -58,6 +60,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         any_value().prop_map(Step::Document),
         format.prop_map(Step::Decode),
         (at.clone(), any_value()).prop_map(|(at, value)| Step::Edit(at, value)),
+        at.clone().prop_map(Step::Forget),
         (at.clone(), any_value()).prop_map(|(at, value)| Step::SetMetadata(at, value)),
         (at.clone(), any_value()).prop_map(|(at, value)| Step::WriteMetadata(at, value)),
         (at.clone(), text).prop_map(|(at, text)| Step::SetOrigin(at, text)),
@@ -115,6 +118,7 @@ fn apply(batch: &mut Batch, steps: &[Step]) {
                     *edited = value.clone();
                 }
             }
+            Step::Forget(position) => EventMut::new(batch, at(position)).forget_original(),
             Step::SetMetadata(position, value) => batch.set_metadata(at(position), value.clone()),
             Step::WriteMetadata(position, value) => {
                 batch

@@ -149,14 +149,14 @@ fn events_that_no_version_knows_are_not_written() {
         Encoder::new(Medium::Process).prepare(&batch).err().unwrap().to_string()
     };
     let texts = [
-        refused(|event| event.flags.0 = 32),
+        refused(|event| event.flags.0 = 64),
         refused(|event| event.kind = PayloadKind(200)),
         refused(|event| event.flags.0 = 8),
         refused(|event| event.flags.0 = 24),
         refused(|event| event.metadata = 5),
     ];
     let expected = [
-        "event 1 of a frame has unknown flags: 0x20, expected a sum of 1, 2, 4, 8 and 16",
+        "event 1 of a frame has unknown flags: 0x40, expected a sum of 1, 2, 4, 8, 16 and 32",
         "event 1 of a frame has an unknown kind of payload, 200",
         "event 1 of a frame is raw and has flag 8 or 16 (0x08), which only records on disk may have",
         "event 1 of a frame has the flags of two formats (0x18), expected at most one of 8 and 16",
@@ -214,4 +214,24 @@ fn events_that_fit_no_frame_are_returned_alone() {
     assert!(parts.last().unwrap().1.contains("the end of a stream"), "{parts:?}");
     assert_eq!(parts.iter().map(|(count, _)| count).sum::<usize>(), 8);
     assert_eq!(parts.iter().filter(|(_, error)| !error.is_empty()).count(), 2);
+}
+
+#[test]
+fn record_does_not_contain_a_forgotten_message() {
+    let mut batch = Batch::new();
+    for message in ["secret one", "shown", "secret two"] {
+        batch.push_message(message.as_bytes());
+    }
+    batch.decode_as(|bytes, nodes, span| Ok((codec(bytes, nodes, span)?, None)));
+    for position in [0, 2] {
+        *batch.value_mut(position).unwrap() = literal!("removed");
+        EventMut::new(&mut batch, position).forget_original();
+    }
+    let record = encoded(&batch, Medium::Disk);
+    let contains = |text: &str| record.windows(text.len()).any(|part| part == text.as_bytes());
+    assert!(contains("removed") && contains("SHOWN"));
+    assert!(!contains("secret") && !contains("SECRET"));
+    let decoded = decoded(&record, Medium::Disk).batch;
+    assert_eq!(seen(&decoded), seen(&batch));
+    assert_eq!(encoded(&decoded, Medium::Disk), record);
 }
