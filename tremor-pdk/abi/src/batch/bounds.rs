@@ -119,7 +119,7 @@ impl Batch {
     }
 
     /// Copies the contents of the events to separate buffers, if the events use less than `bytes` bytes.
-    fn compact_if_below(&mut self, bytes: usize) {
+    pub(super) fn compact_if_below(&mut self, bytes: usize) {
         let used = self.copied_bytes();
         // Offsets in the copy must fit into 32 bits.
         if used < bytes.min(MAX_COPIED_BYTES) {

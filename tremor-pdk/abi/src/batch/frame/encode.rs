@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// A writer of frames for one medium. Reuse an encoder for several frames, because its lists keep the allocated
-/// capacity.
+/// capacity, except that of unusually large batches.
 ///
 /// If a batch has no edited values, writing it copies its events, nodes and bytes once, unchanged. Two kinds of batches
 /// are copied event by event instead, without what no event refers to: batches whose events use less than half of their
@@ -76,6 +76,10 @@ impl Encoder {
         batch: &'e mut Batch,
     ) -> Result<Prepared<'e>, FrameError> {
         self.flat.flatten(batch)?;
+        if Header::LEN + batch.flat_weight() > self.limit {
+            // Without contents that no event refers to, the frame may be short enough.
+            batch.compact_if_below(usize::MAX);
+        }
         let (source, seen) = self.flat.source(batch, self.medium)?;
         Prepared::whole(source, None, seen, self.limit)
     }

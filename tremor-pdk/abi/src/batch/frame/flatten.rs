@@ -1,10 +1,13 @@
 //! Conversion of the values in a batch's table of values to documents.
 
-use super::FrameError;
+use super::{
+    FrameError,
+    source::{MAX_RETAINED_BYTES, reset},
+};
 use crate::{
     ByteBuffer, NodeBuffer,
     batch::{Batch, Event, PayloadKind, event::IN_NODES, event::Location},
-    document::{Writer, root_index},
+    document::{Node, Writer, root_index},
     value::Value,
 };
 
@@ -21,8 +24,12 @@ impl Flat {
     /// Converts the values of `batch` to documents. The indices of their nodes and the offsets of their text continue
     /// those of the batch's buffers.
     pub(super) fn fill(&mut self, batch: &Batch) -> Result<(), FrameError> {
-        self.events.clear();
+        reset(&mut self.events);
         self.events.extend_from_slice(batch.events());
+        let retained = self.bytes.capacity() + self.nodes.capacity() * size_of::<Node>();
+        if retained > MAX_RETAINED_BYTES {
+            (self.bytes, self.nodes) = (ByteBuffer::new(), NodeBuffer::new());
+        }
         self.nodes.clear();
         self.bytes.clear();
         let bases = (batch.nodes().len(), batch.bytes().len());

@@ -4,7 +4,7 @@ use std::{collections::HashMap, ops::Range};
 
 use super::{
     FrameError, Medium,
-    source::{Source, outside},
+    source::{Source, outside, reset},
 };
 use crate::{
     batch::{
@@ -13,6 +13,9 @@ use crate::{
     },
     document::Node,
 };
+
+/// Maximum capacity of the map of locations that is kept for the next batch.
+const MAX_LOCATIONS: usize = 1 << 16;
 
 /// The events and nodes of a frame with their new locations, and the ranges of the source from which the frame's bytes
 /// are copied.
@@ -37,10 +40,14 @@ impl Gathered {
         medium: Medium,
         limit: usize,
     ) -> Result<(), FrameError> {
-        self.events.clear();
-        self.nodes.clear();
-        self.pieces.clear();
+        reset(&mut self.events);
+        reset(&mut self.nodes);
+        reset(&mut self.pieces);
         self.bytes = 0;
+        // A map of locations takes about 12 bytes an entry.
+        if self.located.capacity() > MAX_LOCATIONS {
+            self.located = HashMap::new();
+        }
         self.located.clear();
         self.last = [(0, 0); 2];
         self.events.reserve(source.events.len());

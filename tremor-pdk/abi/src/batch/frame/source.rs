@@ -2,7 +2,7 @@
 
 use super::FrameError;
 use crate::{
-    batch::{Event, PayloadKind, append::subtree, event::Location},
+    batch::{Batch, Event, PayloadKind, append::subtree, event::Location},
     document::Node,
 };
 
@@ -98,6 +98,18 @@ impl<'b> Source<'b> {
         };
         !is_used(messages(&all_of))
     }
+}
+
+/// Maximum capacity in bytes that a list of an encoder keeps for the next batch, so that one huge batch does not occupy
+/// memory permanently.
+pub(super) const MAX_RETAINED_BYTES: usize = 2 * Batch::WEIGHT_AT_MOST;
+
+/// Empties a list, and frees its memory if it is unusually large.
+pub(super) fn reset<T>(list: &mut Vec<T>) {
+    if list.capacity().saturating_mul(size_of::<T>()) > MAX_RETAINED_BYTES {
+        *list = Vec::new();
+    }
+    list.clear();
 }
 
 /// Returns the error for an event that refers to bytes outside of its batch.

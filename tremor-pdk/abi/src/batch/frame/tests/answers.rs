@@ -165,3 +165,21 @@ fn batch_with_edited_values_accepts_no_delta() {
     let error = apply_delta(&mut host, &mut Mark::default(), &answer).unwrap_err().to_string();
     assert!(error.contains("prepare_call"), "{error}");
 }
+
+/// A single event may be more than half of its buffers, which together are longer than a frame.
+#[test]
+fn call_with_unused_contents_is_compacted_if_too_long() {
+    let mut host = Batch::new();
+    host.push_message(&vec![b'x'; 3_000]);
+    host.push_message(&vec![b'y'; 2_000]);
+    host.events.truncate(1);
+    let mut encoder = Encoder::with_limit(Medium::Process, 4_096);
+    let len = encoder.prepare_call(&mut host).unwrap().len();
+    assert_eq!((len, host.bytes().len()), (64 + 56 + 3_000, 3_000));
+    host.push_message(&vec![b'y'; 2_000]);
+    let error = encoder.prepare_call(&mut host).err().unwrap();
+    assert!(
+        error.is_too_large() && error.to_string().contains("the limit is 4096 bytes"),
+        "{error}"
+    );
+}
