@@ -165,9 +165,15 @@ fn batch(steps: &[Step]) -> Batch {
     batch
 }
 
-/// Removes what a record on disk must not contain.
+/// Removes what a record on disk must not contain: ends of streams, and the claim that a value is that of a message
+/// without bytes.
 fn for_disk(mut batch: Batch) -> Batch {
     batch.events.retain(|event| event.kind != PayloadKind::NONE);
+    for event in &mut batch.events {
+        if event.unedited().is_some() && event.original.len == 0 {
+            event.set_edited();
+        }
+    }
     batch
 }
 
