@@ -8,8 +8,8 @@ use std::{fmt, str::FromStr};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de::Error};
 
-pub use self::{carried::TemplateFields, time::TimeCache};
 use self::{carried::Source, time::TimeFormat};
+pub use self::{carried::TemplateFields, time::TimeCache};
 pub use crate::{EventParts, Field};
 use crate::{EventRef, PathError, Shape, ValueRef};
 

@@ -154,6 +154,13 @@ fn sizes() -> Vec<Case> {
         (".x = contains_all!(.a, split!(.a, \",\"))", words(3), words(40_000), "steps"),
         (".x = find!(.a, .a)", text(9), text(mebibyte), "steps"),
         (".x = encode_zstd!(\"a\", .a)", json!(3), json!(22), "expected at most 19"),
+        (".x = encode_zstd!(\"a\", .a)", json!(-3), json!(i64::MIN), "expected at most 19"),
+        (
+            ".x = unflatten!(object!(.a.keys), string!(.a.separator))",
+            json!({ "keys": { "b.c": 1 }, "separator": "." }),
+            json!({ "keys": wide(30_000), "separator": "'".repeat(60_000) }),
+            "steps of the search",
+        ),
         (".x = parse_regex_all!(.a, r'(?P<a>.)')", text(10), text(100_000), "it may take"),
         (
             ".x = parse_influxdb!(.a)",

@@ -100,6 +100,9 @@ fn event_that_exceeds_a_limit_is_rejected() {
 
 #[test]
 fn no_function_ends_the_process() {
+    if let Ok(case) = env::var("TREMOR_HOSTILE_CASE") {
+        return in_child(&format!("replay {case}"), 600);
+    }
     let seconds = env::var("TREMOR_HOSTILE_SECONDS").ok().map(|text| text.parse::<u64>());
     let seconds = seconds.map(|parsed| parsed.expect("TREMOR_HOSTILE_SECONDS is a number"));
     in_child(&format!("draws {}", seconds.unwrap_or(0)), 600 + 4 * seconds.unwrap_or(0));
@@ -110,6 +113,10 @@ fn no_function_ends_the_process() {
 fn child() {
     match env::var(TASK).expect("another test set the task").split_once(' ') {
         None => cases::run(),
+        Some(("replay", case)) => {
+            let (function, seed) = case.split_once(' ').expect("the case is a function and a seed");
+            draws::replay(function, seed.parse().expect("the seed is a number"));
+        }
         Some((_, seconds)) => draws::run(seconds.parse().expect("the task has seconds")),
     }
 }

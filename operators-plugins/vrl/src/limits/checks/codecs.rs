@@ -9,7 +9,7 @@ use super::{Arguments, Checked, fits, integer};
 use crate::memory::remaining;
 
 /// Maximum level of `encode_zstd`. Higher levels take up to 800 MiB.
-const MOST_LEVEL: i64 = 19;
+const MOST_LEVEL: u64 = 19;
 
 /// Maximum size of the window of zstd, as the number of its bits. The level 19 needs 23 bits.
 const MOST_WINDOW: u32 = 26;
@@ -61,7 +61,7 @@ pub(crate) fn decode_snappy(arguments: &Arguments<'_>) -> Checked {
 
 pub(crate) fn encode_zstd(arguments: &Arguments<'_>) -> Checked {
     let level = integer(arguments, "compression_level", 0);
-    if level.abs() > MOST_LEVEL {
+    if level.unsigned_abs() > MOST_LEVEL {
         return Err(
             format!("invalid `compression_level` {level}: expected at most {MOST_LEVEL}").into()
         );

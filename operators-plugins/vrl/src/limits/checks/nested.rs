@@ -4,7 +4,9 @@ use bytes::Bytes;
 use tremor_pdk::MAX_DEPTH;
 use vrl::value::{KeyString, Value};
 
-use super::{Arguments, Checked, ELEMENT, FIELD, OBJECT, at_most, expands, fits, integer};
+use super::{
+    Arguments, Checked, ELEMENT, FIELD, MOST_STEPS, OBJECT, at_most, expands, fits, integer,
+};
 
 /// Maximum number of nested arrays or objects without values that follow one another. `flatten` calls itself for each.
 const MOST_EMPTY: usize = 1_000;
@@ -28,31 +30,48 @@ pub(crate) fn set(arguments: &Arguments<'_>) -> Checked {
     fits(usize::try_from(elements).unwrap_or(usize::MAX).saturating_mul(size_of::<Value>()))
 }
 
-/// `unflatten` never ends if the separator is empty, and calls itself for each part of a key.
+/// `unflatten` never ends if the separator is empty, calls itself for each part of a key, prepares a search for the
+/// separator for each key, and copies the rest of a key for each of its parts.
 pub(crate) fn unflatten(arguments: &Arguments<'_>) -> Checked {
     let separator = arguments.get("separator").and_then(Value::to_str_lossy);
     let separator = separator.as_deref().unwrap_or(".");
     if separator.is_empty() {
         return Err("`separator` is empty: expected at least one character".into());
     }
-    let mut parts = 0;
+    let mut keys = Keys { separator, parts: 0, steps: 0 };
     if let Some(value) = arguments.get("value") {
-        count_parts(value, separator, 0, &mut parts)?;
+        keys.count(value, 0)?;
     }
-    fits(parts.saturating_mul(OBJECT))
+    fits(keys.parts.saturating_mul(OBJECT))
 }
 
-/// Adds the parts of all keys of a value to `parts`. `levels` is the number of parts that lead to the value.
-fn count_parts(value: &Value, separator: &str, levels: usize, parts: &mut usize) -> Checked {
-    let Value::Object(object) = value else { return Ok(None) };
-    for (key, value) in object {
-        let separators = key.matches(separator).count();
-        let levels = levels + separators + 1;
-        at_most(levels, MAX_DEPTH, "nested parts of keys")?;
-        *parts += separators;
-        count_parts(value, separator, levels, parts)?;
+/// The keys that `unflatten` divides.
+struct Keys<'s> {
+    separator: &'s str,
+    /// Number of separators in all keys.
+    parts: usize,
+    /// Estimated number of bytes that the function reads and copies.
+    steps: usize,
+}
+
+impl Keys<'_> {
+    /// Counts the keys of a value. `levels` is the number of parts that lead to the value.
+    fn count(&mut self, value: &Value, levels: usize) -> Checked {
+        let Value::Object(object) = value else { return Ok(None) };
+        for (key, value) in object {
+            // The search reads the whole separator before it compares, even if the key is shorter.
+            let is_shorter = key.len() < self.separator.len();
+            let separators = if is_shorter { 0 } else { key.matches(self.separator).count() };
+            let levels = levels + separators + 1;
+            at_most(levels, MAX_DEPTH, "nested parts of keys")?;
+            self.parts += separators;
+            let copied = key.len().saturating_mul(separators + 1);
+            self.steps = self.steps.saturating_add(copied).saturating_add(self.separator.len());
+            at_most(self.steps, MOST_STEPS, "steps of the search")?;
+            self.count(value, levels)?;
+        }
+        Ok(None)
     }
-    Ok(None)
 }
 
 /// The keys of `flatten` contain all outer keys. The function calls itself for each value, so that values between which
