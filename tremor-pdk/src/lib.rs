@@ -108,7 +108,8 @@ pub use self::{
     codec::{Codec, Message},
     component::{Component, ComponentContext},
     config::{
-        NoConfig, header_without_placeholders, path_without_placeholders, without_placeholders,
+        NoConfig, header_without_placeholders, names_credentials, path_without_placeholders,
+        placeholder, without_placeholders,
     },
     connector::{Connector, Halves},
     host::{Blocking, Counter, Gauge, Histogram, Host, LogLevel, Task},
