@@ -2,8 +2,8 @@
 
 use crate::tremor::Scene;
 
-/// Returns a flow from lines of JSON to the sink `rendered`. `keys` are keys of the sink, and `rest` the remainder of the
-/// file.
+/// Returns a flow from lines of JSON to the sink `rendered`. `keys` are keys of the sink, and `rest` the remainder of
+/// the file.
 fn flow(text: &str, config: &str, keys: &str, rest: &str) -> Scene {
     Scene::new(&format!(
         "connectors:
@@ -42,7 +42,11 @@ b/none/ {\"host\":\"b\",\"n\":[1]}
 
 #[test]
 fn event_without_a_field_is_a_dead_letter() {
-    let rest = "  letters: { type: file, codec: json, postprocessors: [lines], config: { path: letters, mode: truncate } }
+    let rest = "  letters:
+    type: file
+    codec: json
+    postprocessors: [lines]
+    config: { path: letters, mode: truncate }
 pipelines: { mark: { operators: [{ set: { fields: { seen: '%template' } } }] } }
 links: [input -> output, output/err -> mark, mark -> letters]";
     let keys = format!("{LINES}    err: dead_letter\n");
@@ -140,8 +144,12 @@ links: [input -> output]"
 #[test]
 fn check_reports_the_position_of_a_mistake_in_a_template() {
     let scene = flow("{host", "", LINES, DIRECT).write("in", b"");
-    scene.tremor(&["check", "flow.yaml"]).expect(1, &[
-        "flow.yaml:9:32: error: connector type `rendered`: `text`: `{host`: invalid template: expected `}` after the field",
-        "at offset 5",
-    ]);
+    scene.tremor(&["check", "flow.yaml"]).expect(
+        1,
+        &[
+            "flow.yaml:9:32: error: connector type `rendered`: `text`: `{host`: invalid template",
+            "expected `}` after the field",
+            "at offset 5",
+        ],
+    );
 }

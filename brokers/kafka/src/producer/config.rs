@@ -24,16 +24,17 @@ pub struct Config {
     /// Addresses of some brokers, such as `kafka-1:9092`. The client learns the other brokers from them.
     #[schemars(example = example())]
     pub brokers: Vec<Address>,
-    /// Topic: a name such as `orders`, a template such as `logs-{host}`, or, as `%topic`, a path of the event's metadata.
+    /// Topic: a name such as `orders`, a template such as `logs-{host}`, or, as `%topic`, a path of the event's
+    /// metadata.
     #[schemars(example = &"events")]
     pub topic: Text,
-    /// Maximum number of topics to which a connection writes, if the topic depends on the event. The client retains memory
-    /// for each topic. Events of further topics go to `err`.
+    /// Maximum number of topics to which a connection writes, if the topic depends on the event. The client retains
+    /// memory for each topic. Events of further topics go to `err`.
     #[serde(default = "max_topics")]
     #[schemars(range(min = 1, max = 100_000))]
     pub max_topics: usize,
-    /// Key of each record, which determines its partition: a text, a template, or a path of the metadata. An event without
-    /// a value at the path has no key.
+    /// Key of each record, which determines its partition: a text, a template, or a path of the metadata. An event
+    /// without a value at the path has no key.
     #[serde(default = "key")]
     pub key: Text,
     /// Path of the record's headers in the metadata: an object of texts or bytes, or lists of them.

@@ -22,8 +22,8 @@ const TARGETS: [&str; 12] = [
 /// Value of `format` in the schema of a template: see [`tremor_pdk::template::Template`].
 const TEMPLATE: &str = "template";
 
-/// Returns warnings about placeholders in the keys of a connector that name a target, unless the schema says that the value
-/// is a template or a secret.
+/// Returns warnings about placeholders in the keys of a connector that name a target, unless the schema says that the
+/// value is a template or a secret.
 ///
 /// A value that contains a reference is not examined, because a message must not contain a part of it.
 pub(super) fn warnings(component: &Component, schema: &Value, report: &Report) -> Vec<Diagnostic> {
@@ -60,8 +60,8 @@ pub(super) fn warnings(component: &Component, schema: &Value, report: &Report) -
     found.into_iter().map(warning).collect()
 }
 
-/// Returns whether a key below `headers` names a header with credentials. Of the keys that name targets, only `key` does
-/// so too.
+/// Returns whether a key below `headers` names a header with credentials. Of the keys that name targets, only `key`
+/// does so too.
 fn names_secret(key: &str) -> bool {
     !TARGETS.contains(&key) && names_credentials(key)
 }
