@@ -53,25 +53,43 @@ pub fn read<C: DeserializeOwned>(config: impl Serialize) -> Result<C> {
 /// Returns an error of the kind configuration if the text has a placeholder. The error does not contain the other text,
 /// which may be secret.
 pub fn without_placeholders(key: &str, text: &str) -> Result<String> {
-    let (mut plain, mut rest) = (String::with_capacity(text.len()), text);
+    let mut plain = String::with_capacity(text.len());
+    match scan(text, &mut plain) {
+        Some(name) => Err(has_placeholder(key, name)),
+        None => Ok(plain),
+    }
+}
+
+/// Returns the first placeholder of a text without its braces, such as `host` in `logs/{host}.log`. Braces that
+/// [`without_placeholders`] keeps are not placeholders.
+///
+/// The runtime warns of placeholders in keys in which nothing replaces them.
+#[must_use]
+pub fn placeholder(text: &str) -> Option<&str> {
+    scan(text, &mut String::new())
+}
+
+/// Appends the text up to the first placeholder to `plain`. Returns the placeholder without its braces.
+fn scan<'t>(text: &'t str, plain: &mut String) -> Option<&'t str> {
+    let mut rest = text;
     while let Some(at) = rest.find('{') {
         let (before, from) = rest.split_at(at);
         plain.push_str(before);
-        if let Some(name) = from.strip_prefix("{{").and_then(placeholder)
+        if let Some(name) = from.strip_prefix("{{").and_then(name_at)
             && let Some(after) = from[2 + name.len()..].strip_prefix("}}")
         {
             plain.extend(["{", name, "}"]);
             rest = after;
             continue;
         }
-        if let Some(name) = placeholder(&from[1..]).filter(|_| !plain.ends_with('$')) {
-            return Err(has_placeholder(key, name));
+        if let Some(name) = name_at(&from[1..]).filter(|_| !plain.ends_with('$')) {
+            return Some(name);
         }
         plain.push('{');
         rest = &from[1..];
     }
     plain.push_str(rest);
-    Ok(plain)
+    None
 }
 
 /// Like [`without_placeholders`], for the value of the header `name` in the key `headers`. The value of a header whose
@@ -80,7 +98,7 @@ pub fn without_placeholders(key: &str, text: &str) -> Result<String> {
 /// # Errors
 /// Returns the errors of [`without_placeholders`].
 pub fn header_without_placeholders(name: &str, value: &str) -> Result<String> {
-    if is_for_credentials(name) {
+    if names_credentials(name) {
         return Ok(value.to_owned());
     }
     without_placeholders(&format!("headers.{name}"), value)
@@ -89,7 +107,7 @@ pub fn header_without_placeholders(name: &str, value: &str) -> Result<String> {
 /// Returns whether the name of a header stands for credentials, such as `authorization` and `x-api-key`. The value of
 /// such a header is neither a template nor text with placeholders, because a token or a password may contain any braces.
 #[must_use]
-pub fn is_for_credentials(name: &str) -> bool {
+pub fn names_credentials(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
     CREDENTIALS.iter().any(|word| lower.contains(word))
 }
@@ -111,7 +129,7 @@ pub fn path_without_placeholders(key: &str, path: PathBuf) -> Result<PathBuf> {
 
 /// Returns the name of the placeholder whose text after `{` begins with `rest`, such as `hostname`, `%file.name` or
 /// `host:-none`. Returns `None` if the braces contain anything else.
-fn placeholder(rest: &str) -> Option<&str> {
+fn name_at(rest: &str) -> Option<&str> {
     let (inside, _) = rest.split_once('}')?;
     let name = inside.split_once(":-").map_or(inside, |(name, _)| name);
     let begins = name.starts_with(|c: char| c.is_ascii_alphabetic() || "_%.".contains(c));
@@ -136,7 +154,7 @@ mod tests {
     use serde_json::{Value, json};
     use tremor_abi::{literal, value::Number};
 
-    use super::{header_without_placeholders, read, without_placeholders};
+    use super::{header_without_placeholders, placeholder, read, without_placeholders};
 
     #[derive(Debug, Default, Deserialize, PartialEq, Eq)]
     #[serde(default, deny_unknown_fields)]
@@ -212,6 +230,8 @@ mod tests {
                 "{error}"
             );
         }
+        assert_eq!(placeholder("a/{{x}}/{b}/{c}"), Some("b"));
+        assert_eq!(placeholder("a/{{x}}/{b,c}"), None);
         let written = without_placeholders("path", "a/{{hostname}}-{{x:-y}}").unwrap();
         assert_eq!(written, "a/{hostname}-{x:-y}");
     }

@@ -111,8 +111,8 @@ pub use self::{
     codec::{Codec, Message},
     component::{Component, ComponentContext},
     config::{
-        NoConfig, header_without_placeholders, is_for_credentials, path_without_placeholders,
-        without_placeholders,
+        NoConfig, header_without_placeholders, names_credentials, path_without_placeholders,
+        placeholder, without_placeholders,
     },
     connector::{Connector, Halves},
     field::{EventParts, Field},

@@ -1,6 +1,7 @@
-//! Configuration keys that take a value from the metadata of each event, such as the topic of a message.
+//! Configuration keys that take a value from each event, such as the topic of a message.
 //!
 //! ```
+//! use std::borrow::Cow;
 //! use tremor_pdk::{StructuredEvent, metadata::Text, prelude::*};
 //!
 //! #[tremor_pdk::config]
@@ -9,18 +10,12 @@
 //!     table: Text,
 //! }
 //!
-//! fn table<'a>(config: &'a Config, event: StructuredEvent<'a>) -> Result<&'a str> {
-//!     match &config.table {
-//!         Text::Fixed(table) => Ok(table),
-//!         Text::At(path) => {
-//!             let table = path.get(event).and_then(ValueRef::as_str);
-//!             table.ok_or_else(|| path.wrong("table", "a text", event))
-//!         }
-//!     }
+//! fn table<'a>(config: &'a Config, event: StructuredEvent<'a>) -> Result<Cow<'a, str>> {
+//!     config.table.get("table", event)
 //! }
 //! ```
 
-use std::{fmt, str::FromStr};
+use std::{borrow::Cow, fmt, str::FromStr};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -42,15 +37,56 @@ pub struct FieldPath {
 }
 
 /// A fixed text such as `orders`, or the path of a value in the metadata of each event, which begins with `%`:
-/// `%topic`.
+/// `%topic`. With the feature `template` of this crate, also a [template](crate::template::Template) such as
+/// `logs-{host}`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
 #[schemars(with = "String", description = "", extend("examples" = ["text"]))]
+#[cfg_attr(feature = "template", schemars(extend("format" = "template")))]
+#[non_exhaustive]
 pub enum Text {
     /// The same text for all events.
     Fixed(String),
     /// The text at this path in the metadata of an event.
     At(FieldPath),
+    /// A text with fields and times of an event.
+    #[cfg(feature = "template")]
+    Template(Box<crate::template::Template>),
+}
+
+impl Text {
+    /// Returns the text if it is the same for all events.
+    #[must_use]
+    pub fn fixed(&self) -> Option<&str> {
+        match self {
+            Self::Fixed(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Returns the text for `event`. `key` is the configuration key, for errors.
+    ///
+    /// # Errors
+    /// Returns an error of the kind bad data if the metadata has no text at the path, or if a field of the template has
+    /// neither text nor a default. The error contains neither the text nor the value of a field.
+    pub fn get<'b>(&'b self, key: &str, event: impl Into<EventRef<'b>>) -> Result<Cow<'b, str>> {
+        let event = event.into();
+        match self {
+            Self::Fixed(text) => Ok(text.into()),
+            Self::At(path) => {
+                let text = path.get(event).and_then(ValueRef::as_str);
+                text.map(Cow::Borrowed).ok_or_else(|| path.wrong(key, "a text", event))
+            }
+            #[cfg(feature = "template")]
+            Self::Template(template) => {
+                let mut text = String::new();
+                template.render(event, &mut text).map_err(|why| {
+                    Error::bad_data(format_args!("`{key}` of the event, `{template}`: {why}"))
+                })?;
+                Ok(text.into())
+            }
+        }
+    }
 }
 
 impl FieldPath {
@@ -105,7 +141,20 @@ impl TryFrom<String> for Text {
     type Error = Error;
 
     fn try_from(text: String) -> Result<Self> {
-        if text.starts_with('%') { text.parse().map(Self::At) } else { Ok(Self::Fixed(text)) }
+        if text.starts_with('%') {
+            return text.parse().map(Self::At);
+        }
+        #[cfg(feature = "template")]
+        if text.contains(['{', '}']) {
+            let template: crate::template::Template = text
+                .parse()
+                .map_err(|error| Error::configuration(format_args!("`{text}`: {error}")))?;
+            return Ok(match template.constant() {
+                Some(text) => Self::Fixed(text.to_owned()),
+                None => Self::Template(template.into()),
+            });
+        }
+        Ok(Self::Fixed(text))
     }
 }
 
@@ -120,6 +169,8 @@ impl fmt::Display for Text {
         match self {
             Self::Fixed(text) => f.write_str(text),
             Self::At(path) => path.fmt(f),
+            #[cfg(feature = "template")]
+            Self::Template(template) => template.fmt(f),
         }
     }
 }
@@ -127,7 +178,7 @@ impl fmt::Display for Text {
 #[cfg(test)]
 mod tests {
     use super::{FieldPath, Text};
-    use crate::{Batch, ErrorKind, ValueRef, literal};
+    use crate::{Batch, ErrorKind, literal};
 
     #[test]
     fn text_is_fixed_unless_it_begins_with_percent_sign() {
@@ -139,6 +190,34 @@ mod tests {
         }
     }
 
+    #[cfg(feature = "template")]
+    #[test]
+    fn text_with_braces_is_a_template() {
+        let text = |text: &str| Text::try_from(text.to_owned());
+        assert_eq!(text("a{{b}}").unwrap().fixed(), Some("a{b}"));
+        let mut batch = Batch::new();
+        batch.push(&literal!({ "host": "h", "list": [] })).unwrap();
+        batch.last_mut().unwrap().set_metadata(literal!({ "class": "c" }));
+        let event = batch.get(0).unwrap();
+        let get = |template: &str| {
+            let text = text(template).unwrap();
+            assert_eq!((text.to_string().as_str(), text.fixed()), (template, None));
+            text.get("topic", event).map(String::from).map_err(|error| error.to_string())
+        };
+        assert_eq!(get("logs-{host}-{%class}-{x:-y}").as_deref(), Ok("logs-h-c-y"));
+        let expected = "`topic` of the event, `a{list}`: expected text, a number or a truth value as `list`, found an array";
+        assert_eq!(get("a{list}"), Err(expected.to_owned()));
+        assert_eq!(get("%class").as_deref(), Ok("c"));
+        let error = text("a{host").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::CONFIGURATION);
+        assert!(
+            error.to_string().starts_with("`a{host`: invalid template: expected `}`"),
+            "{error}"
+        );
+        let schema = schemars::schema_for!(Text).to_value();
+        assert_eq!(schema["format"], "template");
+    }
+
     #[test]
     fn error_does_not_contain_the_unexpected_value() {
         let mut batch = Batch::new();
@@ -148,9 +227,9 @@ mod tests {
             batch.last_mut().unwrap().set_metadata(metadata);
         }
         let path: FieldPath = "%to".parse().unwrap();
+        let text = Text::At(path);
         let found = batch.iter().map(|event| {
-            let text = path.get(event).and_then(ValueRef::as_str);
-            text.map(str::to_owned).ok_or_else(|| path.wrong("topic", "a text", event).to_string())
+            text.get("topic", event).map(String::from).map_err(|error| error.to_string())
         });
         let expected = "`topic` of the event, `%to`: expected a text, found ";
         assert_eq!(

@@ -370,8 +370,8 @@ impl<'de> Deserialize<'de> for Template {
     }
 }
 
-/// Value of the keyword `format` in the JSON schema of a template. By this value, the runtime finds the templates in the
-/// configuration of a sink.
+/// Value of the keyword `format` in the JSON schema of a template. By this value, the runtime finds the templates in
+/// the configuration of a sink.
 pub(crate) const FORMAT: &str = "template";
 
 impl JsonSchema for Template {

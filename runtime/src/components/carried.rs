@@ -1,5 +1,5 @@
-//! Codecs of sinks whose templates read fields of events. Encoded events have no fields, so the encoder adds the values to
-//! the metadata of the messages.
+//! Codecs of sinks whose templates read fields of events. Encoded events have no fields, so the encoder adds the values
+//! to the metadata of the messages.
 
 use std::sync::Arc;
 

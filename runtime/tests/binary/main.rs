@@ -66,6 +66,7 @@ mod supervision;
 mod syslog_peers;
 mod syslog_tls;
 mod telemetry;
+mod templates;
 mod text;
 mod tls;
 mod tokio;

@@ -17,6 +17,7 @@ static ARTEFACTS: LazyLock<Vec<Artefact>> = LazyLock::new(|| {
     vec![
         (Kind::Connector, "file", of(schema_for!(File))),
         (Kind::Connector, "tcp", of(schema_for!(Tcp))),
+        (Kind::Connector, "sender", of(schema_for!(Sender))),
         (Kind::Connector, "stdio", of(schema_for!(Nothing))),
         (Kind::Connector, "bench", None),
         (Kind::Codec, "json", of(schema_for!(Json))),
@@ -173,4 +174,14 @@ struct Filter {
 #[schemars(deny_unknown_fields)]
 struct Route {
     routes: std::collections::BTreeMap<String, String>,
+}
+
+/// A connector that sends events to a target.
+#[derive(JsonSchema)]
+#[allow(dead_code)]
+struct Sender {
+    url: String,
+    topic: tremor_pdk::template::Template,
+    headers: std::collections::BTreeMap<String, String>,
+    other: String,
 }

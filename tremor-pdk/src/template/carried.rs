@@ -23,8 +23,8 @@ const TOO_LONG: &str = "text of more than 64 KiB";
 pub struct TemplateFields(CarriedFields);
 
 impl TemplateFields {
-    /// Maximum length of a text that is added to the metadata of an encoded event, in bytes, so that a long field is not
-    /// copied with each message.
+    /// Maximum length of a text that is added to the metadata of an encoded event, in bytes, so that a long field is
+    /// not copied with each message.
     pub const TEXT_AT_MOST: usize = 64 << 10;
 
     /// Returns the payload fields that `templates` read, or `None` if they read none.
@@ -39,8 +39,9 @@ impl TemplateFields {
         (!fields.is_empty()).then(|| Self(CarriedFields::new(KEY, fields, Self::TEXT_AT_MOST)))
     }
 
-    /// Returns the payload fields that the templates of a configuration read, or `None` if they read none. `schema` is the
-    /// JSON schema of the configuration. A text that is not a template is skipped, because the component reports it.
+    /// Returns the payload fields that the templates of a configuration read, or `None` if they read none. `schema` is
+    /// the JSON schema of the configuration. A text that is not a template is skipped, because the component reports
+    /// it.
     pub fn of_config(schema: &Json, config: &Json) -> Option<Self> {
         let mut templates = Vec::new();
         configured(schema, config, &mut |text| templates.extend(text.parse::<Template>()));

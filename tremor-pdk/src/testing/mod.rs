@@ -63,6 +63,8 @@ use std::{
 pub use tremor_abi::batch::{HostBatch, HostOutput};
 use tremor_abi::host::HostHandle;
 
+#[cfg(feature = "template")]
+pub use self::deliveries::batch_with_fields;
 use self::world::World;
 pub use self::{
     codec::{decode, encode},

@@ -24,11 +24,17 @@ pub struct Config {
     /// Addresses of some brokers, such as `kafka-1:9092`. The client learns the other brokers from them.
     #[schemars(example = example())]
     pub brokers: Vec<Address>,
-    /// Topic: a name such as `orders`, or, as `%topic`, a path of the event's metadata.
+    /// Topic: a name such as `orders`, a template such as `logs-{host}`, or, as `%topic`, a path of the event's
+    /// metadata.
     #[schemars(example = &"events")]
     pub topic: Text,
-    /// Key of each record, which determines its partition: a text, or a path of the metadata. An event without
-    /// a value at the path has no key.
+    /// Maximum number of topics to which a connection writes, if the topic depends on the event. The client retains
+    /// memory for each topic. Events of further topics go to `err`.
+    #[serde(default = "max_topics")]
+    #[schemars(range(min = 1, max = 100_000))]
+    pub max_topics: usize,
+    /// Key of each record, which determines its partition: a text, a template, or a path of the metadata. An event
+    /// without a value at the path has no key.
     #[serde(default = "key")]
     pub key: Text,
     /// Path of the record's headers in the metadata: an object of texts or bytes, or lists of them.
@@ -123,6 +129,10 @@ fn key() -> Text {
     "%kafka.key".parse().map_or_else(|_| Text::Fixed(String::new()), Text::At)
 }
 
+const fn max_topics() -> usize {
+    1_000
+}
+
 fn headers() -> FieldPath {
     #[allow(clippy::expect_used)] // the text is a constant, and a test parses it
     "%kafka.headers".parse().expect("a path")
@@ -150,6 +160,7 @@ pub(super) struct Settings {
     pub(super) properties: ClientConfig,
     pub(super) brokers: String,
     pub(super) topic: Text,
+    pub(super) max_topics: usize,
     pub(super) key: Text,
     pub(super) headers: FieldPath,
     pub(super) partition: Option<FieldPath>,
@@ -166,9 +177,15 @@ impl Settings {
     /// An error of the kind configuration, with the key, the value that was found and the values
     /// that were expected. The error never contains a secret.
     pub(super) fn new(config: Config, host: &Host) -> Result<Self> {
-        if let Text::Fixed(topic) = &config.topic {
+        if let Some(topic) = config.topic.fixed() {
             check_topic(topic)
                 .map_err(|why| Error::configuration(format_args!("invalid `topic`: {why}")))?;
+        }
+        if !(1..=100_000).contains(&config.max_topics) {
+            return Err(Error::configuration(format_args!(
+                "invalid `max_topics`: expected 1 to 100000 topics, found {}",
+                config.max_topics
+            )));
         }
         let record = config.max_record_bytes.get();
         if !(1_000..=LARGEST_RECORD).contains(&record) {
@@ -233,6 +250,7 @@ impl Settings {
             properties,
             brokers: brokers.join("`, `"),
             topic: config.topic,
+            max_topics: config.max_topics,
             key: config.key,
             headers: config.headers,
             partition: config.partition,

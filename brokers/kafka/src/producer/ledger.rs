@@ -320,7 +320,7 @@ mod tests {
         let mut entry = ledger.enter(RawBatch::new());
         let mut send = |position| {
             let mut record = Record {
-                topic: "",
+                topic: "".into(),
                 key: None,
                 headers: None,
                 partition: None,

@@ -4,6 +4,7 @@
 //! This module and the ledger, which keeps the payloads alive, are the only modules of the producer with `unsafe` code.
 
 use std::{
+    borrow::Cow,
     ffi::{CStr, c_char, c_void},
     io::{self, Read},
     os::{fd::AsRawFd, unix::net::UnixStream},
@@ -140,8 +141,8 @@ impl Drop for Headers {
 
 /// A record without its payload.
 pub(super) struct Record<'b> {
-    pub(super) topic: &'b str,
-    pub(super) key: Option<&'b [u8]>,
+    pub(super) topic: Cow<'b, str>,
+    pub(super) key: Option<Cow<'b, [u8]>>,
     pub(super) headers: Option<Headers>,
     pub(super) partition: Option<i32>,
     /// Milliseconds since 1970.
@@ -177,7 +178,8 @@ pub(super) unsafe fn send<C: ProducerContext>(
     let start =
         if record.is_tombstone && payload.is_empty() { ptr::null() } else { payload.as_ptr() };
     let flags = if kept == Payload::Kept { 0 } else { RD_KAFKA_MSG_F_COPY };
-    let (key, key_len) = record.key.map_or((ptr::null(), 0), |it| (it.as_ptr(), it.len()));
+    let (key, key_len) =
+        record.key.as_deref().map_or((ptr::null(), 0), |it| (it.as_ptr(), it.len()));
     let headers = record.headers.as_ref().map_or(ptr::null_mut(), |it| it.0.as_ptr());
     // SAFETY: the client is alive, and each field is followed by a value of its type. Topic, key and headers
     // outlive the call, in which librdkafka copies topic and key. The caller guarantees the validity of the

@@ -1,5 +1,7 @@
 //! Records made from the metadata of events.
 
+use std::borrow::Cow;
+
 use tremor_pdk::{
     RawEvent,
     metadata::{FieldPath, Text},
@@ -14,14 +16,18 @@ use super::{
 /// Creates the record of an event, without its payload.
 ///
 /// # Errors
-/// An error of the kind bad data if the metadata contains a value of a wrong type or range.
+/// An error of the kind bad data if a template has no text, or the metadata contains a value of a wrong type or range.
 pub(super) fn of<'b>(event: RawEvent<'b>, settings: &'b Settings) -> Result<Record<'b>> {
     let key = match &settings.key {
-        Text::Fixed(key) => Some(key.as_bytes()),
         Text::At(path) => path
             .get(event)
             .map(|it| bytes(it).ok_or_else(|| path.wrong("key", "a text or bytes", event)))
-            .transpose()?,
+            .transpose()?
+            .map(Cow::Borrowed),
+        text => Some(match text.get("key", event)? {
+            Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+            Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+        }),
     };
     let partition = number(settings.partition.as_ref(), event, "partition", i32::MAX.into())?;
     Ok(Record {
@@ -37,16 +43,14 @@ pub(super) fn of<'b>(event: RawEvent<'b>, settings: &'b Settings) -> Result<Reco
 /// Returns the topic of an event.
 ///
 /// # Errors
-/// An error of the kind bad data if the metadata contains no topic or an invalid one.
-pub(super) fn topic<'b>(event: RawEvent<'b>, settings: &'b Settings) -> Result<&'b str> {
-    let path = match &settings.topic {
-        Text::Fixed(topic) => return Ok(topic),
-        Text::At(path) => path,
-    };
-    let topic = path.get(event).and_then(ValueRef::as_str);
-    let topic = topic.ok_or_else(|| path.wrong("topic", "a text", event))?;
-    check_topic(topic)
-        .map_err(|why| Error::bad_data(format_args!("`topic` of the event, `{path}`: {why}")))?;
+/// An error of the kind bad data if the event has no topic or an invalid one.
+pub(super) fn topic<'b>(event: RawEvent<'b>, settings: &'b Settings) -> Result<Cow<'b, str>> {
+    let topic = settings.topic.get("topic", event)?;
+    if settings.topic.fixed().is_none() {
+        check_topic(&topic).map_err(|why| {
+            Error::bad_data(format_args!("`topic` of the event, `{}`: {why}", settings.topic))
+        })?;
+    }
     Ok(topic)
 }
 

@@ -1,9 +1,15 @@
 //! The sink of `kafka_producer`: sends deliveries as records.
 
-use std::{ffi::CString, iter::Peekable, sync::Arc};
+use std::{
+    borrow::Cow,
+    collections::HashSet,
+    ffi::CString,
+    iter::Peekable,
+    sync::{Arc, Mutex},
+};
 
 use rdkafka::types::RDKafkaErrorCode as Code;
-use tremor_pdk::{Counter, ErrorPolicy, ParallelSink, prelude::*};
+use tremor_pdk::{Counter, ErrorPolicy, ParallelSink, lock, prelude::*};
 
 use super::{
     client::{Client, Inner},
@@ -17,6 +23,8 @@ pub struct ProducerSink {
     client: Arc<Client>,
     settings: Arc<Settings>,
     refused: Counter,
+    /// Topics of the records so far, if the topic depends on the event.
+    topics: Mutex<HashSet<CString>>,
 }
 
 /// Topic name as a C string. It is recreated only if the name changes between records.
@@ -24,9 +32,11 @@ pub struct ProducerSink {
 struct Topic(CString);
 
 impl Topic {
-    fn set(&mut self, topic: &str) -> Result<&CString> {
+    fn set(&mut self, topic: &str, sink: &ProducerSink) -> Result<&CString> {
         if self.0.as_bytes() != topic.as_bytes() {
-            self.0 = CString::new(topic).map_err(Error::bad_data)?;
+            let name = CString::new(topic).map_err(Error::bad_data)?;
+            sink.admit(&name)?;
+            self.0 = name;
         }
         Ok(&self.0)
     }
@@ -35,7 +45,30 @@ impl Topic {
 impl ProducerSink {
     pub(super) fn new(host: &Host, client: Arc<Client>, settings: Arc<Settings>) -> Self {
         let refused = host.counter("refused", "Records that the brokers rejected permanently.");
-        Self { client, settings, refused }
+        Self { client, settings, refused, topics: Mutex::default() }
+    }
+
+    /// Adds a topic to those of this connection, unless the topic is the same for all events.
+    ///
+    /// # Errors
+    /// An error of the kind bad data if the connection has no place for another topic.
+    fn admit(&self, topic: &CString) -> Result<()> {
+        if self.settings.topic.fixed().is_some() {
+            return Ok(());
+        }
+        let mut topics = lock(&self.topics);
+        if !topics.contains(topic) {
+            if topics.len() >= self.settings.max_topics {
+                return Err(Error::bad_data(format_args!(
+                    "cannot write to topic `{}`: this connection has written to {} topics, the limit of `max_topics`; \
+                     raise it, or use a `topic` with fewer values",
+                    topic.to_string_lossy(),
+                    topics.len()
+                )));
+            }
+            topics.insert(topic.clone());
+        }
+        Ok(())
     }
 
     /// Sends the events at `positions`, and waits for the answers of the brokers. Adds events that cannot be sent to
@@ -77,9 +110,9 @@ impl ProducerSink {
             let sent = batch.get(position).map_or(Ok(()), |event| {
                 let payload = event.raw();
                 let mut record = record::of(event, &self.settings)?;
-                let name = record.topic;
-                let sent =
-                    client.send(&guard, entry, topic.set(name)?, &mut record, (payload, position));
+                let name = std::mem::take(&mut record.topic);
+                let topic = topic.set(&name, self)?;
+                let sent = client.send(&guard, entry, topic, &mut record, (payload, position));
                 sent.map_err(|code| Refused::Client(code, name))
             });
             match sent {
@@ -87,7 +120,7 @@ impl ProducerSink {
                     return false;
                 }
                 Err(Refused::Client(code, topic)) => {
-                    refused.push((position, verdict(guard.ended(), code, topic)));
+                    refused.push((position, verdict(guard.ended(), code, &topic)));
                 }
                 Err(Refused::Record(error)) => refused.push((position, error)),
                 Ok(()) => {}
@@ -103,7 +136,7 @@ enum Refused<'r> {
     /// The event has no valid record.
     Record(Error),
     /// The client rejected the record of this topic.
-    Client(Code, &'r str),
+    Client(Code, Cow<'r, str>),
 }
 
 impl From<Error> for Refused<'_> {
@@ -153,7 +186,7 @@ impl ParallelSink for ProducerSink {
         for (position, code) in failed.into_iter().filter(|(_, code)| !is_delivered(code)) {
             let topic = batch.get(position).map(|event| record::topic(event, &self.settings));
             let topic = topic.and_then(Result::ok).unwrap_or_default();
-            refused.push((position, verdict(client.ended().as_ref(), code, topic)));
+            refused.push((position, verdict(client.ended().as_ref(), code, &topic)));
         }
         if let Some(error) = client.ended().filter(Error::is_final) {
             return Err(error.into());

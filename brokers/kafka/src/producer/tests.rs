@@ -156,6 +156,50 @@ fn metadata_set_topic_key_headers_partition_and_time() {
 }
 
 #[test]
+fn topics_of_a_template_are_checked_and_bounded() {
+    let cluster = cluster(1);
+    ["logs-a", "logs-b", "logs-c"].map(|topic| cluster.create_topic(topic, 1, 1).unwrap());
+    let host = TestHost::new();
+    let keys = r#", "topic": "logs-{host}", "key": "{host}/{n:-none}", "max_topics": 2"#;
+    let mut producer = producer(&host, &cluster, keys);
+    // The runtime adds the fields of encoded events to their metadata.
+    let events = batch_with_metadata(&[
+        ("one", literal!({ "template": { "host": "a", "n": 1 } })),
+        ("two", literal!({ "template": { "host": "b" } })),
+        ("three", literal!({ "template": {} })),
+        ("four", literal!({ "template": { "host": "../x" } })),
+        ("five", literal!({ "template": { "host": "c" } })),
+        ("six", literal!({ "template": { "host": "a" } })),
+    ]);
+    let errors = exceptions(producer.deliver(&events));
+    let expected = [
+        (
+            2,
+            "`topic` of the event, `logs-{host}`: expected text, a number or a truth value as `host`, found no such field",
+        ),
+        (
+            3,
+            "`topic` of the event, `logs-{host}`: expected 1 to 249 letters, digits, `.`, `_` and `-`, found `logs-../x`",
+        ),
+        (
+            4,
+            "cannot write to topic `logs-c`: this connection has written to 2 topics, the limit of `max_topics`; raise it, \
+             or use a `topic` with fewer values",
+        ),
+    ];
+    assert_eq!(errors.len(), expected.len(), "{errors:?}");
+    for (Exception { events, error }, (position, text)) in errors.iter().zip(expected) {
+        assert_eq!((events.clone(), error.message()), (position..position + 1, text));
+        assert_eq!(error.policy(), ErrorPolicy::DEAD_LETTER);
+    }
+    let keys = |topic, count| -> Vec<_> {
+        read(&cluster, topic, 0, count).into_iter().map(|it| it.key.unwrap_or_default()).collect()
+    };
+    assert_eq!(keys("logs-a", 2), ["a/1", "a/none"]);
+    assert_eq!(keys("logs-b", 1), ["b/none"]);
+}
+
+#[test]
 fn empty_message_is_tombstone_only_if_metadata_mark_it() {
     let cluster = cluster(1);
     let host = TestHost::new();
@@ -256,6 +300,8 @@ fn invalid_configuration_names_its_key() {
     for (keys, expected) in [
         (r#""topic": "a/b""#, "`topic`"),
         (r#""topic": "%a..b""#, "invalid path"),
+        (r#""topic": "a{b""#, "invalid template"),
+        (r#""topic": "t", "max_topics": 0"#, "`max_topics`"),
         (r#""topic": "t", "headers": "h""#, "expected `%` and a path"),
         (r#""topic": "t", "max_record_bytes": "10B""#, "`max_record_bytes`"),
         (r#""topic": "t", "max_buffer_bytes": "10B""#, "`max_buffer_bytes`"),

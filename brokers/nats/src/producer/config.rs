@@ -19,7 +19,8 @@ pub struct Config {
     /// connection is lost.
     #[schemars(example = example())]
     pub servers: Vec<Address>,
-    /// Subject: a name such as `orders.new`, or, as `%subject`, a path of the event's metadata.
+    /// Subject: a name such as `orders.new`, a template such as `logs.{host}`, or, as `%subject`, a path of the event's
+    /// metadata.
     #[schemars(example = &"events")]
     pub subject: Text,
     /// Path of the message's headers in the metadata: an object of texts, or lists of them.
@@ -90,7 +91,7 @@ impl Settings {
     /// An error of the kind configuration, with the key, the value that was found and the values
     /// that were expected. The error never contains a secret.
     pub(super) fn new(config: Config, host: &Host) -> Result<Self> {
-        if let Text::Fixed(subject) = &config.subject {
+        if let Some(subject) = config.subject.fixed() {
             check_subject(subject)
                 .map_err(|why| Error::configuration(format_args!("invalid `subject`: {why}")))?;
         }
@@ -126,7 +127,7 @@ const MAX_SUBJECT: usize = 3_900;
 /// Prefixes of subjects that are reserved for managing servers.
 const RESERVED_PREFIXES: [&str; 3] = ["$JS.", "$SYS.", "$SRV."];
 
-/// Checks a subject that comes from the metadata of an event. Rejects subjects that manage servers, such as
+/// Checks a subject that comes from an event. Rejects wildcards and subjects that manage servers, such as
 /// `$JS.API.STREAM.DELETE.ORDERS`.
 ///
 /// # Errors
@@ -137,7 +138,15 @@ pub(super) fn check_chosen(subject: &str) -> std::result::Result<(), String> {
             "expected a subject without the prefix `{prefix}`, which is reserved for managing servers"
         ));
     }
-    check_subject(subject)
+    check_subject(subject)?;
+    if subject.contains(['*', '>']) {
+        let shown: String = subject.chars().take(200).collect();
+        return Err(format!(
+            "expected a subject without `*` and `>`, found `{}`",
+            shown.escape_debug()
+        ));
+    }
+    Ok(())
 }
 
 /// Checks a subject to publish to.

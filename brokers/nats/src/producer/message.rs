@@ -25,10 +25,7 @@ pub(super) fn all(
     settings: &Settings,
     refused: &mut Vec<(usize, Error)>,
 ) -> Vec<Message> {
-    let fixed = match &settings.subject {
-        Text::Fixed(subject) => Some(Subject::from(subject.as_str())),
-        Text::At(_) => None,
-    };
+    let fixed = settings.subject.fixed().map(Subject::from);
     // Copy all payloads into one buffer, which the messages share.
     let length = batch.iter().map(RawEvent::raw).map(<[u8]>::len).sum();
     let mut payloads = Vec::with_capacity(length);
@@ -57,16 +54,15 @@ pub(super) fn all(
 /// Returns the subject and the headers of the message for an event.
 ///
 /// # Errors
-/// Returns an error of kind "bad data" if the metadata contains an invalid value.
+/// Returns an error of kind "bad data" if a template has no text, or the metadata contains an invalid value.
 fn one(
     event: RawEvent<'_>,
     settings: &Settings,
     fixed: Option<&Subject>,
 ) -> Result<(Subject, Option<HeaderMap>)> {
-    let subject = match (fixed, &settings.subject) {
-        (Some(subject), _) => subject.clone(),
-        (None, Text::Fixed(subject)) => subject.as_str().into(),
-        (None, Text::At(path)) => subject(path, event)?,
+    let subject = match fixed {
+        Some(subject) => subject.clone(),
+        None => subject(&settings.subject, event)?,
     };
     let mut headers = headers(&settings.headers, settings.server_headers, event)?;
     if let Some(path) = &settings.message_id
@@ -80,12 +76,11 @@ fn one(
     Ok((subject, headers))
 }
 
-fn subject(path: &FieldPath, event: RawEvent<'_>) -> Result<Subject> {
-    let subject = path.get(event).and_then(ValueRef::as_str);
-    let subject = subject.ok_or_else(|| path.wrong("subject", "a text", event))?;
-    check_chosen(subject)
-        .map_err(|why| Error::bad_data(format_args!("`subject` of the event, `{path}`: {why}")))?;
-    Ok(subject.into())
+fn subject(of: &Text, event: RawEvent<'_>) -> Result<Subject> {
+    let subject = of.get("subject", event)?;
+    check_chosen(&subject)
+        .map_err(|why| Error::bad_data(format_args!("`subject` of the event, `{of}`: {why}")))?;
+    Ok(Subject::from(&*subject))
 }
 
 /// Prefix of the names of headers that control the server.

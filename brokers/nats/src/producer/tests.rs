@@ -3,7 +3,7 @@ use tremor_pdk::{
     testing::{TestHost, batch_with_metadata, conformance, exceptions},
 };
 
-use super::NatsProducer;
+use super::{NatsProducer, config::check_chosen};
 use crate::testing::{Stream, server, server_of};
 
 fn config(keys: &str) -> String {
@@ -119,5 +119,26 @@ fn invalid_configuration_names_its_key_and_no_secret() {
 fn producer_passes_conformance() {
     for keys in [r#""subject": "a""#, r#""subject": "a", "jetstream": false"#] {
         conformance::connector::<NatsProducer>(&config(keys)).expect_no_faults();
+    }
+}
+
+#[test]
+fn subject_of_an_event_has_no_wildcards_or_empty_levels() {
+    for subject in ["logs.web-1", "logs.web.example.com", "logs.ä"] {
+        assert_eq!(check_chosen(subject), Ok(()), "{subject}");
+    }
+    for subject in [
+        "logs.",
+        "logs..a",
+        "logs.a b",
+        "logs.*",
+        "logs.>",
+        "logs.a*",
+        "logs.a>",
+        "logs.a\nb",
+        "",
+        "$SYS.a",
+    ] {
+        assert!(check_chosen(subject).is_err(), "{subject}");
     }
 }

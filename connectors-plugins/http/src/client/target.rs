@@ -8,7 +8,7 @@ use hyper::{
     http::uri::PathAndQuery,
 };
 use tremor_pdk::{
-    Error, EventRef, Exceptions, RawEvent, Result, is_for_credentials,
+    Error, EventRef, Exceptions, RawEvent, Result, names_credentials,
     template::{Template, TimeCache},
 };
 
@@ -143,7 +143,7 @@ impl Targets {
         name: &HeaderName,
         text: &str,
     ) -> Result<Option<String>> {
-        if is_for_credentials(name.as_str()) {
+        if names_credentials(name.as_str()) {
             return Ok(Some(text.to_owned()));
         }
         let template = template(key, text)?;

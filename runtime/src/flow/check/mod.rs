@@ -1,5 +1,6 @@
 //! Checks that need the components that a flow names: types, configurations, and ports of operators.
 
+mod braces;
 mod exclusive;
 mod files;
 mod schema;
@@ -239,11 +240,11 @@ fn found<'f>(
     let found = |lookup| match lookup {
         Lookup::Unknown => Found::No,
         Lookup::Unusable(why) => Found::Unusable(why),
-        Lookup::Known { schema: Some(schema) } if !all_fit => match Schema::new(schema) {
-            Ok(schema) => Found::Yes(Some(schema)),
+        Lookup::Known { schema: Some(text) } if !all_fit => match Schema::new(text.clone()) {
+            Ok(schema) => Found::Yes { schema: Some(schema), text: Some(text) },
             Err(why) => Found::Unusable(format!("cannot check its configuration: {why}")),
         },
-        Lookup::Known { .. } => Found::Yes(None),
+        Lookup::Known { schema: text } => Found::Yes { schema: None, text },
     };
     lookups.into_iter().map(|(named, lookup)| (named, found(lookup))).collect()
 }
@@ -275,15 +276,19 @@ struct Checker<'r> {
 enum Found {
     No,
     Unusable(String),
-    /// The component can be used. Contains the schema if there is one against which configurations still have to be
-    /// checked.
-    Yes(Option<Schema>),
+    /// The component can be used.
+    Yes {
+        /// The schema, if there is one against which configurations still have to be checked.
+        schema: Option<Schema>,
+        /// The text of the schema.
+        text: Option<Value>,
+    },
 }
 
 impl Checker<'_> {
     /// Returns whether the component exists and can be used.
     fn is_known(&self, kind: Kind, component: &Component) -> bool {
-        matches!(self.found.get(&(kind, component.name.value.as_str())), Some(Found::Yes(_)))
+        matches!(self.found.get(&(kind, component.name.value.as_str())), Some(Found::Yes { .. }))
     }
 
     /// Checks a component. Returns `true` if the component is valid and all values of its configuration are known.
@@ -303,11 +308,21 @@ impl Checker<'_> {
                 self.report.push(self.report.error(at, message));
                 false
             }
-            Some(Found::Yes(schema)) => {
+            Some(Found::Yes { schema, text }) => {
                 let fits = schema.as_ref().is_none_or(|schema| {
                     schema.check(&component.config, &kind.named(name), self.report)
                 });
-                fits && component.config.unknown().is_empty() && self.constructs(kind, component)
+                let text = text.as_ref().filter(|_| fits && kind == Kind::Connector);
+                let warnings = text
+                    .map(|text| braces::warnings(component, text, self.report))
+                    .unwrap_or_default();
+                let is_whole = component.config.unknown().is_empty();
+                let sound = fits && is_whole && self.constructs(kind, component);
+                // The component itself may have rejected the placeholder.
+                if sound || !is_whole {
+                    warnings.into_iter().for_each(|warning| self.report.push(warning));
+                }
+                sound
             }
         }
     }

@@ -10,17 +10,27 @@ use super::super::yaml::{Data, Node};
 ///
 /// `visit` returns whether the nodes below the node are visited.
 pub(super) fn walk(node: &Node, root: &Value, visit: &mut impl FnMut(&Node, &[&Value]) -> bool) {
-    walk_below(node, root, &[root], visit);
+    walk_keys(node, root, &mut |node, _, schemas| visit(node, schemas));
 }
 
-fn walk_below(
-    node: &Node,
+/// Visits nodes as [`walk`] does, and also passes the keys that lead to the node. Positions in lists are left out.
+pub(super) fn walk_keys<'n>(
+    node: &'n Node,
     root: &Value,
+    visit: &mut impl FnMut(&Node, &[&'n str], &[&Value]) -> bool,
+) {
+    walk_below(node, root, &mut Vec::new(), &[root], visit);
+}
+
+fn walk_below<'n>(
+    node: &'n Node,
+    root: &Value,
+    keys: &mut Vec<&'n str>,
     schemas: &[&Value],
-    visit: &mut impl FnMut(&Node, &[&Value]) -> bool,
+    visit: &mut impl FnMut(&Node, &[&'n str], &[&Value]) -> bool,
 ) {
     let schemas = applied(root, schemas);
-    if !visit(node, &schemas) {
+    if !visit(node, keys, &schemas) {
         return;
     }
     match &node.data {
@@ -28,14 +38,16 @@ fn walk_below(
             for entry in entries {
                 let below = schemas.iter().flat_map(|schema| of_key(schema, &entry.key));
                 let below: Vec<_> = below.collect();
-                walk_below(&entry.value, root, &below, visit);
+                keys.push(&entry.key);
+                walk_below(&entry.value, root, keys, &below, visit);
+                keys.pop();
             }
         }
         Data::List(items) => {
             for (index, item) in items.iter().enumerate() {
                 let below = schemas.iter().filter_map(|schema| of_item(schema, index));
                 let below: Vec<_> = below.collect();
-                walk_below(item, root, &below, visit);
+                walk_below(item, root, keys, &below, visit);
             }
         }
         _ => {}

@@ -165,14 +165,15 @@ host_side! {
         encode: impl FnMut(Payload<'_>, &mut ByteBuffer) -> Result<(), PluginError>
     ) -> Vec<Rejected>;
 
-    /// Returns the messages of a batch whose payloads are all unedited, as a batch that shares the buffers of this batch.
-    /// `message` returns the range of the message in the bytes of the batch, including what a receiver needs to find its
-    /// end. Returns `None` if a payload was edited, or if `message` returns `None`.
+    /// Returns the messages of a batch whose payloads are all unedited, as a batch that shares the buffers of this
+    /// batch. `message` returns the range of the message in the bytes of the batch, including what a receiver needs to
+    /// find its end. Returns `None` if a payload was edited, or if `message` returns `None`.
     fn share_messages[&self]self(message: impl FnMut(Payload<'_>) -> Option<Range<usize>>) -> Option<Batch>;
 
-    /// Adds fields of the payloads of `from` to the metadata of the events of this batch, which are the same events, encoded.
-    /// The metadata keeps its other keys. A missing field is left out. In place of an array, an object or binary data there
-    /// is an empty one, and in place of a text that is too long there is an object with its length, as `length`.
+    /// Adds fields of the payloads of `from` to the metadata of the events of this batch, which are the same events,
+    /// encoded. The metadata keeps its other keys. A missing field is left out. In place of an array, an object or
+    /// binary data there is an empty one, and in place of a text that is too long there is an object with its length,
+    /// as `length`.
     ///
     /// Messages that share their buffers with another batch are copied to a batch of `pool`, unless they are large.
     fn carry[&mut self]self(from: &Batch, pool: &Pool, fields: &CarriedFields);
@@ -195,8 +196,8 @@ host_side! {
     /// values are moved instead of copied.
     fn divide[self]self(counts: &[usize]) -> Vec<Batch>;
 
-    /// Returns the maximum size in bytes of what a component of a plugin may write for the events of the batch: 64 MiB, or
-    /// eight times the weight of the batch if that is more.
+    /// Returns the maximum size in bytes of what a component of a plugin may write for the events of the batch: 64 MiB,
+    /// or eight times the weight of the batch if that is more.
     fn output_at_most[&self]self() -> usize;
 
     /// Returns the memory of the batch's contents in bytes, including edited values. The limits of batches and queues
