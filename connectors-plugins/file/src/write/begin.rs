@@ -11,7 +11,6 @@ use tremor_pdk::{Error, Result, warn};
 use super::{
     output::{Current, Output},
     rotation::Rotation,
-    syncing::sync_data,
     torn,
 };
 use crate::{Mode, config::Midnights, folder, locking::lock_file, open};
@@ -145,10 +144,7 @@ impl Output {
         if !self.must_rotate(rotation, current, more, now_ns) {
             return Ok(());
         }
-        sync_data(&current.file).map_err(|error| {
-            self.syncing.fail();
-            self.not_on_disk(&error)
-        })?;
+        self.sync_before_leaving(&current.file)?;
         if !folder::has(self.location.path(), &current.file) {
             // An earlier attempt or another process has renamed the file, or another process has
             // deleted it.

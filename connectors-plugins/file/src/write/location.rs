@@ -156,6 +156,12 @@ impl Location {
     /// Converts an error of opening a file that an event has named. An error that only this file has does not concern
     /// the other events, so these events are not delivered again.
     fn cannot_open(&self, base: &Base, error: &io::Error) -> Error {
+        if let Err(error) = fs::open(&*base.folder, FOLDER, mode(0)) {
+            let error = open::transient(&error.into()).with_policy(ErrorPolicy::RETRY);
+            let folder = base.folder.display();
+            let doing = "create the folder, or change its permissions";
+            return error.context(format_args!("cannot write files below `{folder}`, {doing}"));
+        }
         let remedy = match Errno::from_io_error(error) {
             Some(Errno::ACCESS | Errno::PERM) => "permission denied; change the permissions",
             Some(Errno::ISDIR) => "it is a folder; move it away",
@@ -169,14 +175,6 @@ impl Location {
             Some(Errno::NXIO) => "it is not a regular file; move it away",
             Some(Errno::NAMETOOLONG | Errno::INVAL | Errno::ILSEQ) => {
                 "the file system does not accept the name; change the template"
-            }
-            Some(Errno::NOENT) => {
-                let message = format!(
-                    "cannot write `{}`: a folder does not exist; create `{}`",
-                    self.path.display(),
-                    base.folder.display()
-                );
-                return Error::configuration(message).with_policy(ErrorPolicy::RETRY);
             }
             _ => {
                 let error = open::transient(error).with_policy(ErrorPolicy::RETRY);

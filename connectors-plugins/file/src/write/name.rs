@@ -9,10 +9,7 @@ use std::{
 
 use tremor_pdk::{Error, ErrorPolicy, LogLevel, Result};
 
-use super::{
-    output::{Current, MAX_FILES, Output},
-    syncing::sync_data,
-};
+use super::output::{Current, MAX_FILES, Output};
 use crate::{Mode, folder};
 
 impl Output {
@@ -50,10 +47,7 @@ impl Output {
     pub(super) fn reopen(&self, current: &mut Current) -> Result<()> {
         let old = current.file.metadata().map_err(|error| self.error(&error))?;
         if old.nlink() > 0 {
-            sync_data(&current.file).map_err(|error| {
-                self.syncing.fail();
-                self.not_on_disk(&error)
-            })?;
+            self.sync_before_leaving(&current.file)?;
         }
         let file = self.location.open(Mode::Append, self.syncing.is_enabled())?;
         if self.syncing.is_enabled() {

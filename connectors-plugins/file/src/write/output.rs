@@ -292,6 +292,19 @@ impl Output {
         self.syncing.sync(delivery, now_ns, sync).map_err(|error| self.not_on_disk(&error))
     }
 
+    /// Makes a file durable before the sink continues with another one, also with `sync: never`, because the end of the
+    /// run does not sync the file. Only files that events name are not synced then: thousands of them may be renamed
+    /// at the same time, and they are not synced when they are closed either.
+    pub(super) fn sync_before_leaving(&self, file: &File) -> Result<()> {
+        if self.location.is_below() && !self.syncing.is_enabled() {
+            return Ok(());
+        }
+        sync_data(file).map_err(|error| {
+            self.syncing.fail();
+            self.not_on_disk(&error)
+        })
+    }
+
     /// Returns the error of a failed sync. The error is final, even for a full disk, because the
     /// system may discard data that it could not write to the disk.
     pub(super) fn not_on_disk(&self, error: &io::Error) -> Error {

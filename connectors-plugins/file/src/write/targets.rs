@@ -144,10 +144,11 @@ impl Targets {
             let format = self.by_event.format;
             let begin = || Output::open_at(location.clone(), format, &self.config, &self.shared);
             let mut output = begin();
-            while matches!(&output, Err(error) if error.kind() == ErrorKind::SHORTAGE)
+            while let Err(error) = &output
+                && error.kind() == ErrorKind::SHORTAGE
                 && open.len() > 0
             {
-                self.use_fewer(open);
+                self.use_fewer(open, error);
                 output = begin();
             }
             let target = Target { output: output?.into(), used_ns: now_ns };
@@ -161,14 +162,13 @@ impl Targets {
 
     /// Closes a quarter of the files after the process had no more descriptors, and keeps their number from then on,
     /// because other components need descriptors as well.
-    fn use_fewer(&self, open: &mut Lru<Target>) {
+    fn use_fewer(&self, open: &mut Lru<Target>, error: &Error) {
         let fewer = (open.len() * 3 / 4).max(1);
         self.max_open.store(fewer, Ordering::Relaxed);
         warn!(
             self.shared.host,
-            "the process has no more file descriptors: from now on, at most {fewer} files of `{}` are open; set \
-             `max_open_files`, or raise the limit (`ulimit -n`)",
-            self.by_event.template
+            "{error}; from now on, at most {fewer} files are open: set `max_open_files` to such a number, or raise the \
+             limit of file descriptors (`ulimit -n`)"
         );
         self.close_oldest(open);
         while open.len() > fewer {

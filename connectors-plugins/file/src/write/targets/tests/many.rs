@@ -75,7 +75,7 @@ fn shortage_of_descriptors_closes_files() {
         scene.deliver(&hosts.iter().map(|host| (host, "1\n")).collect::<Vec<_>>());
     }
     assert!(scene.open_files() < 60, "other components need descriptors");
-    assert!(scene.host.log()[0].1.contains("no more file descriptors"));
+    assert!(scene.host.log()[0].1.contains("from now on, at most"));
     let contents = scene.contents();
     assert!(contents.len() == 200 && contents.values().all(|text| text == "1\n1\n"));
 }
