@@ -64,6 +64,7 @@ mod streams;
 mod supervision;
 mod syslog_peers;
 mod syslog_tls;
+mod targets;
 mod telemetry;
 mod text;
 mod tls;
