@@ -243,8 +243,8 @@ impl Targets {
                 Part::Header(name) => {
                     let value = HeaderValue::from_str(rendered).map_err(|_| {
                         text.error(
-                            "a value has a line feed or another character that a header must not contain; expected \
-                             printable ASCII characters",
+                            "the value for the event contains a line feed or another control character, which a \
+                             header must not contain",
                         )
                     })?;
                     target.headers.insert(name.clone(), value);
