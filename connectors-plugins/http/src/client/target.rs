@@ -123,7 +123,7 @@ impl Targets {
         let Some(length) = prefix[from..].find(['/', '?', '#']) else {
             return Err(Error::configuration(
                 "invalid `url`: the scheme, the host and the port cannot depend on events; expected fields behind them \
-                 only, as in `http://HOST:PORT/{FIELD}`",
+                 only, as in `http://HOST:PORT/{FIELD}`; write `${env:NAME}` for a variable of the environment",
             ));
         };
         let url: Url = prefix.parse()?;

@@ -258,6 +258,24 @@ fn failed_target_is_retried_without_the_others() {
     }
 }
 
+/// The long URLs do not fit into the groups of one round, so the second event for `/a` is in another round.
+#[test]
+fn later_event_waits_for_its_failed_target() {
+    let judge = |target: &str, _: &str| (if target == "/a" { 500 } else { 200 }, "");
+    let router = Router::start(judge);
+    let mut client = router.client(&TestHost::new(), "/{%v}", NDJSON);
+    let long: Vec<_> = (100..300).map(|it| format!("{it}{}", "x".repeat(8_000))).collect();
+    let mut events = vec![("1", "a")];
+    events.extend(long.iter().map(|value| ("2", &**value)));
+    events.push(("3", "a"));
+    let again = exceptions(client.deliver(&tagged(&events)));
+    let positions: Vec<_> = again.iter().flat_map(|it| it.events.clone()).collect();
+    assert_eq!(positions, [0, 201]);
+    let requests = router.requests();
+    assert_eq!(requests.iter().filter(|it| it.target == "/a").count(), 1);
+    assert_eq!(requests.len(), 201);
+}
+
 #[test]
 fn failure_of_the_peer_stops_the_delivery() {
     for (status, headers) in [(401, ""), (407, ""), (503, "Retry-After: 7\r\n")] {
