@@ -65,6 +65,7 @@ mod streams;
 mod supervision;
 mod syslog_peers;
 mod syslog_tls;
+mod targets;
 mod telemetry;
 mod templates;
 mod text;

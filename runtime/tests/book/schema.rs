@@ -86,11 +86,12 @@ fn components_and_keys_have_descriptions() {
 }
 
 /// Keys whose values are numbers of bytes, of the built-in components and of the plugins of these tests.
-const SIZES: [&str; 43] = [
+const SIZES: [&str; 44] = [
     "connector.max_bytes",
     "connector.file.max_bytes",
     "connector.file.max_deleted_bytes",
     "connector.file.chunk_bytes",
+    "connector.http_client.max_body_bytes",
     "connector.http_client.max_response_bytes",
     "connector.http_server.max_body_bytes",
     "connector.http_server.max_header_bytes",

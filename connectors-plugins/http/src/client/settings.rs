@@ -65,7 +65,10 @@ impl Settings {
     /// are never shown.
     pub(crate) fn new(config: Config, host: &Host) -> Result<Self> {
         let body = config.body.clone().unwrap_or_default();
-        let mut targets = Targets::new(Escaping::new(body.escape, config.format));
+        let mut targets = Targets::new(
+            Escaping::new(body.escape, config.format),
+            config.interval.is_some() || config.preset.is_some(),
+        );
         let mut url = targets.add_url(&config.url)?;
         let mut otlp_urls = Vec::new();
         if let Some(Preset::Otlp(signal)) = config.preset {
@@ -118,7 +121,6 @@ impl Settings {
                 None => headers.remove(name),
             };
         }
-        by_event(&config, &targets)?;
         if let Some(auth) = &config.auth {
             let (name, value) = credentials(auth)?;
             if targets.has_header(&name) {
@@ -257,25 +259,6 @@ fn statuses(config: &Config) -> Result<()> {
             "invalid `fail_statuses` entry {both}: `retry_statuses` contains it too; remove it from one of the two keys"
         ))),
     }
-}
-
-/// Checks that requests can depend on events, if `url` or `headers` have fields.
-fn by_event(config: &Config, targets: &Targets) -> Result<()> {
-    let key = match targets.headers().next() {
-        _ if targets.has_url() => "url".to_owned(),
-        Some(name) => format!("headers.{name}"),
-        None => return Ok(()),
-    };
-    let why = if config.interval.is_some() {
-        "a source has no events on which its requests could depend; remove the fields or `interval`"
-    } else if config.preset.is_some() {
-        "requests with `preset` cannot depend on events; remove the fields or `preset`"
-    } else {
-        return Ok(());
-    };
-    Err(Error::configuration(format_args!(
-        "invalid `{key}`: {why}, or write `{{{{` for a brace of the text"
-    )))
 }
 
 /// Validates `redirects`.

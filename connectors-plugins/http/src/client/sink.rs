@@ -16,7 +16,7 @@ use super::{
     body::{self, Caches, Items},
     config::Format,
     pool::Pool,
-    target::{Groups, Target, Targets},
+    target::{Groups, Rendered, Target, Targets},
     url::Url,
 };
 
@@ -286,11 +286,16 @@ impl Posts {
         exceptions: &mut Exceptions,
     ) -> Result<(), Failure> {
         let mut groups = Groups::new(targets);
-        let mut failed = 0;
+        // Targets whose events have to be sent again. Later events for these targets wait for the earlier ones.
+        let mut failed: Vec<(Rendered, Error)> = Vec::new();
         while !events.is_empty() {
             events = groups.add(events, exceptions);
             let mut all = groups.take().into_iter();
             while let Some((rendered, of_target)) = all.next() {
+                if let Some((_, error)) = failed.iter().find(|(target, _)| *target == rendered) {
+                    exceptions.reject_all(of_target, error);
+                    continue;
+                }
                 let target = match targets.target(&self.pool.settings.fixed, &rendered) {
                     Ok(target) => target,
                     Err(error) => {
@@ -300,16 +305,16 @@ impl Posts {
                 };
                 let sent = self.send(&target, &of_target, exceptions).await;
                 let Err(failure) = sent else { continue };
-                failed += 1;
-                if failure.scope == Scope::Target && failed < MOST_FAILED && failure.is_of_events()
-                {
+                if !failure.is_of_events() {
+                    return Err(failure);
+                }
+                if failure.scope == Scope::Target && failed.len() + 1 < MOST_FAILED {
+                    failed.push((rendered, failure.error));
                     continue;
                 }
-                if failure.is_of_events() {
-                    let remaining = all.flat_map(|(_, of_target)| of_target);
-                    let remaining = remaining.chain(events.iter().copied());
-                    exceptions.reject_all(remaining, &failure.error);
-                }
+                let remaining = all.flat_map(|(_, of_target)| of_target);
+                let remaining = remaining.chain(events.iter().copied());
+                exceptions.reject_all(remaining, &failure.error);
                 return Err(failure);
             }
         }

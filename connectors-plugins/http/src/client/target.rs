@@ -10,6 +10,7 @@ use hyper::{
 use tremor_pdk::{
     Error, EventRef, Exceptions, RawEvent, Result, names_credentials,
     template::{Template, TimeCache},
+    without_placeholders,
 };
 
 use super::{
@@ -50,6 +51,8 @@ impl Target {
 pub(crate) struct Targets {
     parts: Vec<(Part, Text)>,
     escaping: Escaping,
+    /// `true` if the URL and the headers cannot depend on events.
+    is_fixed: bool,
 }
 
 enum Part {
@@ -76,8 +79,9 @@ impl Rendered {
 }
 
 impl Targets {
-    pub(crate) fn new(escaping: Escaping) -> Self {
-        Self { parts: Vec::new(), escaping }
+    /// Creates targets without parts. If `is_fixed` is set, the URL and the headers cannot depend on events.
+    pub(crate) fn new(escaping: Escaping, is_fixed: bool) -> Self {
+        Self { parts: Vec::new(), escaping, is_fixed }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -107,6 +111,9 @@ impl Targets {
     /// # Errors
     /// The text is not a template or not a URL, or has a field before the end of the host and the port.
     pub(crate) fn add_url(&mut self, text: &str) -> Result<Url> {
+        if self.is_fixed {
+            return fixed("url", text)?.parse();
+        }
         let template = template("url", text)?;
         if let Some(text) = template.constant() {
             return text.parse();
@@ -116,7 +123,7 @@ impl Targets {
         let Some(length) = prefix[from..].find(['/', '?', '#']) else {
             return Err(Error::configuration(
                 "invalid `url`: the scheme, the host and the port cannot depend on events; expected fields behind them \
-                 only, as in `http://HOST:PORT/{FIELD}`",
+                 only, as in `http://HOST:PORT/{FIELD}`; write `${env:NAME}` for a variable of the environment",
             ));
         };
         let url: Url = prefix.parse()?;
@@ -145,6 +152,9 @@ impl Targets {
     ) -> Result<Option<String>> {
         if names_credentials(name.as_str()) {
             return Ok(Some(text.to_owned()));
+        }
+        if self.is_fixed {
+            return fixed(key, text).map(Some);
         }
         let template = template(key, text)?;
         if let Some(text) = template.constant() {
@@ -233,8 +243,8 @@ impl Targets {
                 Part::Header(name) => {
                     let value = HeaderValue::from_str(rendered).map_err(|_| {
                         text.error(
-                            "a value has a line feed or another character that a header must not contain; expected \
-                             printable ASCII characters",
+                            "the value for the event contains a line feed or another control character, which a \
+                             header must not contain",
                         )
                     })?;
                     target.headers.insert(name.clone(), value);
@@ -286,6 +296,23 @@ fn template(key: &str, text: &str) -> Result<Template> {
             "invalid `{key}`: {error}; write `{{{{` for a brace of the text"
         ))
     })
+}
+
+/// Returns the text of a key that cannot depend on events. Braces that are not those of a template are kept.
+///
+/// # Errors
+/// The text has a placeholder, or is a template with fields or times. The error does not contain the other text.
+fn fixed(key: &str, text: &str) -> Result<String> {
+    let plain = without_placeholders(key, text)?;
+    match text.parse::<Template>() {
+        Err(_) => Ok(plain),
+        Ok(template) => template.constant().map(str::to_owned).ok_or_else(|| {
+            Error::configuration(format_args!(
+                "invalid `{key}`: only requests of a sink can have fields and times of events, without `interval` and \
+                 `preset`; write `{{{{` for a brace of the text"
+            ))
+        }),
+    }
 }
 
 /// Events, by the texts of the parts of their requests.

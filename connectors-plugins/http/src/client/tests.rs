@@ -405,11 +405,18 @@ fn invalid_configuration_is_rejected_without_secrets() {
         (r#"{ "url": "http://u:secret@a/{b}" }"#, "`auth`"),
         (r#"{ "url": "http://a/../{b}" }"#, "no segment `.` or `..`"),
         (r#"{ "url": "http://a/{b?x=secret" }"#, "invalid `url`: invalid template"),
-        (r#"{ "url": "http://a/{b}", "interval": "1s" }"#, "invalid `url`: a source has no events"),
-        (r#"{ "url": "http://a/{b}", "preset": { "otlp": "logs" } }"#, "requests with `preset`"),
+        (r#"{ "url": "http://a/{b}", "interval": "1s" }"#, "`url`: nothing replaces `{b}`"),
         (
-            r#"{ "url": "http://a", "headers": { "X-A": "{b}" }, "interval": "1s" }"#,
-            "invalid `headers.x-a`: a source",
+            r#"{ "url": "http://a/{:+%F}", "interval": "1s" }"#,
+            "invalid `url`: only requests of a sink",
+        ),
+        (
+            r#"{ "url": "http://a/{b}", "preset": { "otlp": "logs" } }"#,
+            "`url`: nothing replaces `{b}`",
+        ),
+        (
+            r#"{ "url": "http://a", "headers": { "X-A": "{:+%F}" }, "interval": "1s" }"#,
+            "invalid `headers.X-A`: only requests of a sink",
         ),
         (
             r#"{ "url": "http://a", "headers": { "x": "secret{" } }"#,

@@ -7,7 +7,7 @@ use crate::client::{
 };
 
 fn targets(url: &str) -> (Targets, Target) {
-    let mut targets = Targets::new(Escaping::new(Escape::Json, Format::Raw));
+    let mut targets = Targets::new(Escaping::new(Escape::Json, Format::Raw), false);
     let url = targets.add_url(url).unwrap();
     (targets, Target::new(url))
 }
