@@ -95,7 +95,7 @@ fn names_of_columns_count_towards_the_memory() {
             format!("{{\"a\":1,\"{long}\":2}}\n"),
             "line 1: the table takes more than",
         ),
-        (Format::JsonLines, lines(9), "line 5: the table takes more than 50000 bytes"),
+        (Format::JsonLines, lines(9), "line 4: the table takes more than 50000 bytes"),
     ] {
         let error = loaded(&small(format), text.as_bytes()).err().unwrap().to_string();
         assert!(error.contains(expected), "{error}");

@@ -110,12 +110,31 @@ pub(crate) fn database(version: u8, networks: &[(&str, Json)]) -> Vec<u8> {
     out.extend([0; 16]);
     out.extend(data);
     out.extend(b"\xab\xcd\xefMaxMind.com");
-    let metadata = json!({
-        "binary_format_major_version": 2, "binary_format_minor_version": 0, "build_epoch": 1_700_000_000,
-        "database_type": "Test", "description": { "en": "A test" }, "ip_version": version,
-        "languages": ["en"], "node_count": nodes.len(), "record_size": 24,
-    });
-    encode(&metadata, &mut out);
+    // Each number of the metadata has a type of its own.
+    let nodes = u32::try_from(nodes.len()).unwrap();
+    header(7, 9, &mut out);
+    for (key, number) in [
+        ("binary_format_major_version", 2),
+        ("binary_format_minor_version", 0),
+        ("ip_version", u16::from(version)),
+        ("record_size", 24),
+    ] {
+        encode(&json!(key), &mut out);
+        header(5, 2, &mut out);
+        out.extend(number.to_be_bytes());
+    }
+    encode(&json!("node_count"), &mut out);
+    header(6, 4, &mut out);
+    out.extend(nodes.to_be_bytes());
+    for (key, value) in [
+        ("build_epoch", json!(1_700_000_000)),
+        ("database_type", json!("Test")),
+        ("description", json!({ "en": "A test" })),
+        ("languages", json!(["en"])),
+    ] {
+        encode(&json!(key), &mut out);
+        encode(&value, &mut out);
+    }
     out
 }
 

@@ -121,7 +121,7 @@ fn wrong_configurations_are_rejected() {
         (json!({ "file": "none.csv" }), "none.csv`: No such file or directory"),
         (json!({ "file": "folder.csv" }), "folder.csv`: expected a file, found a folder"),
         (json!({ "file": "/dev/null", "format": "csv" }), "found a pipe, a socket or a device"),
-        (json!({ "file": "teams.txt" }), "set `format` to `csv` or `json_lines`"),
+        (json!({ "file": "teams.txt" }), "set `format` to `csv`, `json_lines` or `maxmind`"),
         (json!({ "format": "maxmind", "by": "cidr" }), "`by` does not apply to `format: maxmind`"),
         (json!({ "format": "maxmind", "match": "a" }), "`match` does not apply to"),
         (
@@ -135,7 +135,7 @@ fn wrong_configurations_are_rejected() {
         (json!({ "match": "hots" }), "invalid `match`: the table has no column `hots`"),
         (json!({ "by": "cidr" }), "line 2: invalid key \"web-1\": expected an address"),
         (json!({ "delimiter": ",," }), "invalid `delimiter`"),
-        (json!({ "delimiter": ";", "format": "json_lines" }), "`delimiter` does not apply"),
+        (json!({ "delimiter": ";", "format": "json_lines" }), "`delimiter` applies only to"),
         (json!({ "into": "%owner" }), "invalid `into` `%owner`"),
         (json!({ "into": "a[0]" }), "invalid `into`"),
         (json!({ "key": "a..b" }), "invalid `key` `a..b`"),
