@@ -7,7 +7,9 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use hyper::header::HeaderValue;
 use memchr::memmem;
 
-use super::url::{Url, decoded};
+use tremor_pdk::net::percent_decode;
+
+use super::url::Url;
 
 /// Replacement for a secret.
 const REDACTED: &[u8] = b"[redacted]";
@@ -26,7 +28,7 @@ impl Secrets {
             secrets.push(query.as_bytes().to_vec());
             for value in query.split('&').filter_map(|pair| Some(pair.split_once('=')?.1)) {
                 secrets.push(value.as_bytes().to_vec());
-                secrets.extend(decoded(value).map(String::into_bytes));
+                secrets.extend(percent_decode(value).map(String::into_bytes));
             }
         }
         secrets.extend(headers.flat_map(of_header));
