@@ -94,11 +94,18 @@ enum Step {
     More,
     /// The line feed at this position ends the record.
     End(usize),
-    /// Other text follows a quoted field.
-    Malformed,
+    /// Other text follows a quoted field, or a quoted field has too many lines. The field is the number of bytes that
+    /// were searched.
+    Malformed(usize),
 }
 
 impl Format {
+    /// Creates the format from its separators, which have to differ.
+    fn new(delimiter: u8, quote: Option<u8>) -> Result<Self> {
+        check_separators(delimiter, quote)?;
+        Ok(Self { delimiter, quote })
+    }
+
     /// Continues a record at `at`.
     fn step(self, progress: &mut Progress, bytes: &[u8], mut at: usize, max_lines: u32) -> Step {
         while let Some(byte) = bytes.get(at).copied() {
@@ -132,7 +139,7 @@ impl Format {
                         progress.first_line.get_or_insert(at);
                         progress.lines += 1;
                         if progress.lines >= max_lines {
-                            return Step::Malformed;
+                            return Step::Malformed(at);
                         }
                     }
                 }
@@ -146,7 +153,7 @@ impl Format {
                     }
                     b'\r' if rest.len() == 1 => return Step::More,
                     b'\r' if rest[1] == b'\n' => return Step::End(at + 1),
-                    _ => return Step::Malformed,
+                    _ => return Step::Malformed(at),
                 },
             }
         }
@@ -167,11 +174,16 @@ impl Component for CsvRecords {
 
     fn new(config: Config, _context: ComponentContext) -> Result<Self> {
         let Config { delimiter, quote, max_lines, max_length } = config;
-        check_separators(delimiter, quote)?;
-        let format = Format { delimiter, quote };
+        let format = Format::new(delimiter, quote)?;
         Ok(Self { format, max_lines: max_lines.get(), max_length: max_length.get() })
     }
 }
+
+/// Number of bytes that may be searched in vain before malformed records are rejected with all lines that were searched.
+const SEARCHED: usize = 1 << 20;
+
+/// Number of bytes by which each byte that is split or rejected lowers the number of bytes that were searched in vain.
+const REPAID: usize = 8;
 
 /// State of a stream.
 #[derive(Default)]
@@ -182,14 +194,28 @@ pub(crate) struct State {
     has_begun: bool,
     /// The reason for which the line at the beginning of the input goes to `err`.
     malformed: Option<&'static str>,
+    /// Number of bytes that were searched for the ends of malformed records, less those that were repaid. The lines
+    /// after the first line of such a record are searched again. Otherwise a peer could send lines that each begin a
+    /// record without an end, and cause `max_lines` searches of each line.
+    searched: usize,
 }
 
-/// Rejects the first line of a malformed record, so that the lines after it are split again.
-fn reject(state: &mut State, input: Input<'_>, why: &'static str) -> Found {
+impl State {
+    fn repay(&mut self, bytes: usize) {
+        self.searched = self.searched.saturating_sub(bytes.saturating_mul(REPAID));
+    }
+}
+
+/// Rejects the first line of a malformed record of which `searched` bytes were searched, so that the lines after it are
+/// split again. Rejects all lines that were searched if too many bytes of the stream were searched in vain.
+fn reject(state: &mut State, input: Input<'_>, searched: usize, why: &'static str) -> Found {
     let from = if state.malformed.is_some() { input.seen() } else { 0 };
     // The beginning of a truncated message is gone, so the position of its first line means nothing.
     let first_line = state.progress.first_line.filter(|_| !input.is_truncated());
-    let line = first_line.or_else(|| {
+    let is_all = first_line.is_some() && state.searched > SEARCHED;
+    let last_line = |first| memchr::memrchr(b'\n', &input[..searched]).map_or(first, |end| end + 1);
+    let line = first_line.map(|first| if is_all { last_line(first) } else { first });
+    let line = line.or_else(|| {
         let length = memchr::memchr(b'\n', &input[from..])?;
         Some(from + length + 1)
     });
@@ -201,12 +227,16 @@ fn reject(state: &mut State, input: Input<'_>, why: &'static str) -> Found {
             return Found::More;
         }
     };
+    if first_line.is_some() {
+        state.searched += searched;
+    }
+    state.repay(len);
     (state.progress, state.malformed) = (Progress::default(), None);
+    let skipped = if is_all { "all its lines were" } else { "its first line was" };
     Found::Reject {
         len,
         error: Error::bad_data(format_args!(
-            "invalid record of CSV: {why}; its first line was skipped, and the next record is expected in the \
-             next line"
+            "invalid record of CSV: {why}; {skipped} skipped, and the next record is expected in the next line"
         )),
     }
 }
@@ -227,7 +257,7 @@ impl StreamSplitter for CsvRecords {
             }
         }
         if let Some(why) = state.malformed {
-            return Ok(reject(state, input, why));
+            return Ok(reject(state, input, input.len(), why));
         }
         let seen = if is_first { 0 } else { input.seen() };
         // A carriage return at the end of the input is examined again with the byte after it.
@@ -236,20 +266,21 @@ impl StreamSplitter for CsvRecords {
         match self.format.step(&mut state.progress, &input, from, self.max_lines) {
             Step::End(end) => {
                 state.progress = Progress::default();
+                state.repay(end + 1);
                 let line = &input[..end];
                 let length = line.strip_suffix(b"\r").unwrap_or(line).len();
                 Ok(Found::message(0..length, end + 1))
             }
-            Step::Malformed if state.progress.lines >= self.max_lines => {
+            Step::Malformed(searched) if state.progress.lines >= self.max_lines => {
                 let why = "a quoted field does not end within `max_lines` lines";
-                Ok(reject(state, input, why))
+                Ok(reject(state, input, searched, why))
             }
-            Step::Malformed => {
+            Step::Malformed(searched) => {
                 let why = "expected a delimiter or the end of the line after a field in quotes";
-                Ok(reject(state, input, why))
+                Ok(reject(state, input, searched, why))
             }
             Step::More if input.is_end() && state.progress.within == Within::Quotes => {
-                Ok(reject(state, input, "a quoted field does not end"))
+                Ok(reject(state, input, input.len(), "a quoted field does not end"))
             }
             Step::More if input.is_end() => {
                 state.progress = Progress::default();
@@ -260,7 +291,7 @@ impl StreamSplitter for CsvRecords {
                 if state.progress.first_line.is_some()
                     && (input.is_truncated() || input.len() > self.max_length) =>
             {
-                Ok(reject(state, input, "it is longer than `max_length`"))
+                Ok(reject(state, input, input.len(), "it is longer than `max_length`"))
             }
             Step::More => Ok(Found::More),
         }
@@ -279,9 +310,7 @@ impl Component for End {
     type Config = EndConfig;
 
     fn new(config: EndConfig, _context: ComponentContext) -> Result<Self> {
-        let EndConfig { delimiter, quote } = config;
-        check_separators(delimiter, quote)?;
-        Ok(Self(Format { delimiter, quote }))
+        Format::new(config.delimiter, config.quote).map(Self)
     }
 }
 

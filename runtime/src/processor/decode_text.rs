@@ -185,6 +185,13 @@ impl Open {
         }
     }
 
+    /// Returns whether the bytes so far end within a character. Call this only at the end of a stream.
+    fn ends_within_character(&mut self) -> bool {
+        let mut text = [0; LEAST];
+        let (result, ..) = self.decoder.decode_to_utf8_without_replacement(b"", &mut text, true);
+        matches!(result, encoding_rs::DecoderResult::Malformed(..))
+    }
+
     /// Returns whether the bytes so far may end within a character.
     fn is_unfinished(&self) -> bool {
         let encoding = self.decoder.encoding();
@@ -205,29 +212,12 @@ impl Open {
 impl Cut for Decode {
     type State = State;
 
-    fn cut(&mut self, states: &mut States<State>, cutter: &mut Cutter<'_>) {
-        if cutter.event().is_stream_end() {
-            self.end(states, cutter);
-        } else if cutter.event().is_fragment() {
-            self.fragment(states, cutter);
-        } else {
-            self.message(cutter);
-        }
-    }
-
     fn is_unfinished(state: &State) -> bool {
         match state {
             State::Undetermined(first) => first.is_some(),
             State::Open(open) => open.is_unfinished(),
             State::Lost(_) => false,
         }
-    }
-}
-
-impl Decode {
-    fn clear(&mut self) {
-        self.text.clear();
-        self.text.shrink_to(KEPT);
     }
 
     fn fragment(&mut self, states: &mut States<State>, cutter: &mut Cutter<'_>) {
@@ -282,15 +272,18 @@ impl Decode {
 
     fn end(&mut self, states: &mut States<State>, cutter: &mut Cutter<'_>) {
         self.clear();
-        let state = states.remove(&cutter.event().stream);
+        let mut state = states.remove(&cutter.event().stream);
         let is_aborted = cutter.event().is_stream_aborted();
-        let is_unfinished = state.as_ref().is_some_and(Self::is_unfinished);
+        let is_cut_off = match &mut state {
+            Some(State::Open(open)) if is_aborted => open.ends_within_character(),
+            state => state.as_ref().is_some_and(Self::is_unfinished),
+        };
         let ended = match state {
             None | Some(State::Undetermined(None) | State::Lost(0)) => Ok(()),
             Some(State::Lost(bytes)) => Err(Error::bad_data(format_args!(
                 "{bytes} bytes after invalid text of the stream were not decoded"
             ))),
-            Some(_) if is_aborted && !is_unfinished => Ok(()),
+            Some(_) if is_aborted && !is_cut_off => Ok(()),
             Some(_) if is_aborted => {
                 Err(Error::connection_lost("the stream was cut off within a character"))
             }
@@ -318,6 +311,13 @@ impl Decode {
             Ok(()) => cutter.emit_with_end(&self.text, self.text.len()),
             Err(error) => cutter.refuse(error),
         }
+    }
+}
+
+impl Decode {
+    fn clear(&mut self) {
+        self.text.clear();
+        self.text.shrink_to(KEPT);
     }
 
     /// Decodes the last bytes of a stream or of a message.

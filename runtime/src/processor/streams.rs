@@ -18,8 +18,25 @@ pub(crate) trait Cut: Send + 'static {
     /// State of a stream.
     type State: Send;
 
+    /// Processes a fragment of a stream.
+    fn fragment(&mut self, states: &mut States<Self::State>, cutter: &mut Cutter<'_>);
+
+    /// Processes the end of a stream.
+    fn end(&mut self, states: &mut States<Self::State>, cutter: &mut Cutter<'_>);
+
+    /// Processes a whole message.
+    fn message(&mut self, cutter: &mut Cutter<'_>);
+
     /// Processes an event of a stream, which may be a fragment, a whole message or the end of the stream.
-    fn cut(&mut self, states: &mut States<Self::State>, cutter: &mut Cutter<'_>);
+    fn cut(&mut self, states: &mut States<Self::State>, cutter: &mut Cutter<'_>) {
+        if cutter.event().is_stream_end() {
+            self.end(states, cutter);
+        } else if cutter.event().is_fragment() {
+            self.fragment(states, cutter);
+        } else {
+            self.message(cutter);
+        }
+    }
 
     /// Returns whether a stream with this state has an incomplete message. The default is `true`, for formats that have
     /// a state only while a message is incomplete.

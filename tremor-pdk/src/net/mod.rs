@@ -57,6 +57,7 @@ mod origin;
 #[cfg(not(feature = "tls"))]
 mod plain;
 mod poller;
+mod proxy;
 mod proxy_protocol;
 mod read_size;
 mod renewal;
@@ -85,6 +86,7 @@ pub use self::{
     connections::{Connections, Limits, Listener},
     link::Link,
     origin::{peer_origin, server_origin, socket_origin},
+    proxy::{Proxy, percent_decode},
     proxy_protocol::{Others, ProxyHeaders, ProxyProtocol},
     stream::{StreamSocket, TcpStream, UnixStream},
     udp::{DatagramSink, DatagramSocket, Datagrams, UdpSocket},

@@ -243,7 +243,7 @@ impl<S> Stream<S> {
                 }
                 Step::Skip(len) => len,
                 Step::Reject { len, error } => {
-                    cutter.reject(&bytes[..len], error);
+                    self.reject(cutter, &bytes[..len], error, limits);
                     len
                 }
                 Step::More => {
@@ -301,6 +301,18 @@ impl<S> Stream<S> {
             cutter.reject(bytes, TooLong::Alone.error(bytes.len(), limits));
         } else {
             cutter.emit_with_end(data, len);
+        }
+    }
+
+    /// Rejects a message that ends with `bytes`. If the message is too long, the error also contains its length, and the
+    /// dead letter shows its beginning.
+    fn reject(&mut self, cutter: &mut Cutter<'_>, bytes: &[u8], error: Error, limits: &Limits) {
+        if let Some(excess) = &mut self.excess {
+            excess.add(bytes);
+            let too_long = excess.why.error(excess.length, limits);
+            cutter.reject(&excess.shown, error.context(too_long.message()));
+        } else {
+            cutter.reject(bytes, error);
         }
     }
 

@@ -285,6 +285,46 @@ fn dead_letter_of_a_too_long_message_shows_its_beginning() {
     assert!(rejected[0].error.to_string().contains("3145728 bytes"), "{}", rejected[0].error);
 }
 
+/// Rejects every line.
+struct Refusing;
+
+impl StreamSplitter for Refusing {
+    type State = ();
+
+    fn next(&mut self, _state: &mut (), input: Input<'_>) -> Result<Found> {
+        Ok(match input.find(b'\n') {
+            Some(end) => Found::Reject { len: end + 1, error: Error::bad_data("refused") },
+            None => Found::More,
+        })
+    }
+
+    fn max_length(&self) -> usize {
+        20
+    }
+}
+
+#[test]
+fn rejected_long_message_shows_its_beginning_and_length() {
+    let line = format!("begin{}end\n", "x".repeat(291));
+    for size in [1, 7, 64, 100, 1_000] {
+        let mut scene = Scene::of(Refusing);
+        let (mut shown, mut errors) = (Vec::new(), Vec::new());
+        for piece in [&line, "next\n"].concat().as_bytes().chunks(size) {
+            let (mut batch, mut output) = (Batch::new(), Output::new());
+            batch.stream(0).push_fragment(piece);
+            scene.splitter.process(&mut batch, &mut output).unwrap();
+            for rejected in output.take_rejected() {
+                shown.push(String::from_utf8_lossy(batch.original(&rejected.event)).into_owned());
+                errors.push(rejected.error.to_string());
+            }
+        }
+        assert_eq!(shown, [&line, "next\n"], "in fragments of {size} bytes");
+        assert!(errors[0].contains("refused") && !errors[1].contains("bytes"), "{errors:?}");
+        // Without a previous fragment, the splitter got the message as a whole.
+        assert!(size == 1_000 || errors[0].contains("of 300 bytes"), "{size}: {errors:?}");
+    }
+}
+
 #[test]
 fn rejection_keeps_stream_and_error_ends_it() {
     let mut scene = Scene::of(Bytes);

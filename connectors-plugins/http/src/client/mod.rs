@@ -20,10 +20,8 @@ mod answer;
 mod body;
 mod config;
 mod connection;
-mod no_proxy;
 mod otlp;
 mod pool;
-mod proxy;
 mod secrets;
 mod settings;
 mod sink;
@@ -36,14 +34,14 @@ mod url;
 
 use std::sync::Arc;
 
-use tremor_pdk::{Descriptors, prelude::*};
+use tremor_pdk::{Descriptors, net::Proxy, prelude::*};
 
 pub use self::{
     config::{Auth, Body, Compression, Config, Escape, Format, Secret},
     sink::Posts,
     source::Polls,
 };
-use self::{pool::Pool, proxy::Proxy, settings::Settings};
+use self::{pool::Pool, settings::Settings};
 
 /// Sends events in HTTP requests, or polls for them.
 pub struct HttpClient {
@@ -76,15 +74,8 @@ impl Connector for HttpClient {
             // Detects errors in the files before the first request.
             tls.client_config().await?;
         }
-        let invalid = |variable: &str, entry: &str| {
-            tremor_pdk::warn!(
-                self.context,
-                "invalid entry `{entry}` of `{variable}`: expected a host name, an IP address, a network \
-                 such as `10.0.0.0/8`, each with or without a port, or `*`; the entry has no effect"
-            );
-        };
-        let variable = |name: &str| std::env::var(name).ok();
-        let proxy = Proxy::of(&self.settings.url, variable, invalid)?;
+        let url = &self.settings.url;
+        let proxy = Proxy::from_environment(&self.context, &url.address()?, url.is_tls)?;
         if let Some(proxy) = &proxy {
             tremor_pdk::info!(self.context, "sends through {proxy}");
         }

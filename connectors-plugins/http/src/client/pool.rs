@@ -1,9 +1,6 @@
 //! Pool of connections to the peer: made on demand, and kept for the next request.
 
 use std::{
-    future::poll_fn,
-    io,
-    pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering},
@@ -19,25 +16,16 @@ use hyper::{
 };
 use tremor_pdk::{
     Descriptors, Error, ErrorPolicy, Host, Result, lock,
-    net::{
-        self, TcpStream,
-        futures_io::{AsyncRead, AsyncWrite},
-        within,
-    },
+    net::{self, Proxy, TcpStream, within},
 };
 
 use super::{
-    answer::{SHOWN, printable},
     connection::{Answer, HttpConnection, Stream},
-    proxy::Proxy,
     secrets::Secrets,
     settings::Settings,
     url::Url,
 };
 use crate::payload::Payload;
-
-/// Maximum length of a proxy's response to `CONNECT`, in bytes.
-const PROXY_ANSWER: usize = 16 << 10;
 
 /// Methods whose requests have a `Content-Length` even if the body is empty. Some servers reject
 /// such a request without a length (411).
@@ -69,8 +57,8 @@ impl Pool {
         descriptors: Descriptors,
         proxy: Option<Proxy>,
     ) -> Self {
-        let authorization = proxy.as_ref().and_then(|proxy| proxy.authorization.as_ref());
-        let secrets = settings.secrets.and(authorization);
+        let authorization = proxy.as_ref().and_then(authorization);
+        let secrets = settings.secrets.and(authorization.as_ref());
         let (idle, resumes_ns) = (Mutex::default(), AtomicU64::new(0));
         Self { host: host.clone(), settings, descriptors, proxy, secrets, idle, resumes_ns }
     }
@@ -116,10 +104,9 @@ impl Pool {
                 if body.is_empty() && has_content {
                     headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
                 }
-                if let Some(Proxy { authorization: Some(value), .. }) = &self.proxy
-                    && !url.is_tls
-                {
-                    headers.insert(PROXY_AUTHORIZATION, value.clone());
+                let value = self.proxy.as_ref().filter(|_| !url.is_tls).and_then(authorization);
+                if let Some(value) = value {
+                    headers.insert(PROXY_AUTHORIZATION, value);
                 }
             }
             head.body(Payload::new(body.clone())).map_err(Error::internal)
@@ -211,17 +198,17 @@ impl Pool {
     /// Connects to the proxy, or to the peer if there is no proxy.
     async fn dial(&self, timeout: Duration) -> Result<TcpStream> {
         let address = match &self.proxy {
-            Some(proxy) => proxy.address.clone(),
+            Some(proxy) => proxy.address().clone(),
             None => self.settings.url.address()?,
         };
         net::connect_within(&self.host, &self.descriptors, &address, timeout).await
     }
 
     /// Performs the handshakes on a connection to the proxy or the peer.
-    async fn prepare(&self, mut stream: TcpStream) -> Result<HttpConnection> {
+    async fn prepare(&self, stream: TcpStream) -> Result<HttpConnection> {
         let url = &self.settings.url;
         if let Some(proxy) = self.proxy.as_ref().filter(|_| url.is_tls) {
-            tunnel(&mut stream, proxy, &url.authority(), &self.secrets).await?;
+            proxy.tunnel(&stream, &url.address()?).await?;
         }
         let stream: Box<dyn Stream> = match &self.settings.tls {
             Some(tls) => Box::new(tls.connect(stream).await?),
@@ -231,40 +218,9 @@ impl Pool {
     }
 }
 
-/// Asks the proxy with `CONNECT` to connect to the peer.
-async fn tunnel(
-    stream: &mut TcpStream,
-    proxy: &Proxy,
-    peer: &str,
-    secrets: &Secrets,
-) -> Result<()> {
-    let mut request = format!("CONNECT {peer} HTTP/1.1\r\nHost: {peer}\r\n").into_bytes();
-    if let Some(value) = &proxy.authorization {
-        request.extend_from_slice(b"Proxy-Authorization: ");
-        request.extend_from_slice(value.as_bytes());
-        request.extend_from_slice(b"\r\n");
-    }
-    request.extend_from_slice(b"\r\n");
-    let mut rest = &request[..];
-    while !rest.is_empty() {
-        let count = poll_fn(|context| Pin::new(&mut *stream).poll_write(context, rest)).await?;
-        rest = &rest[count..];
-    }
-    // Read one byte at a time, because the bytes after the response belong to the peer.
-    let mut answer = Vec::new();
-    while !answer.ends_with(b"\r\n\r\n") {
-        let mut byte = [0];
-        let read = poll_fn(|context| Pin::new(&mut *stream).poll_read(context, &mut byte)).await?;
-        if read == 0 || answer.len() == PROXY_ANSWER {
-            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
-        }
-        answer.push(byte[0]);
-    }
-    let line = answer.split(|byte| *byte == b'\r').next().unwrap_or_default();
-    let status = line.split(|byte| *byte == b' ').nth(1).unwrap_or_default();
-    if line.starts_with(b"HTTP/1.") && status.len() == 3 && status[0] == b'2' {
-        return Ok(());
-    }
-    let line = printable(&secrets.redacted(line, SHOWN));
-    Err(Error::connection_refused(format_args!("the proxy answered with `{line}`")))
+/// Returns the header `Proxy-Authorization` for a proxy that requires credentials.
+fn authorization(proxy: &Proxy) -> Option<HeaderValue> {
+    let mut value = HeaderValue::from_str(proxy.authorization()?).ok()?;
+    value.set_sensitive(true);
+    Some(value)
 }

@@ -6,11 +6,9 @@ use std::fmt;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use hyper::header::HeaderValue;
 use memchr::memmem;
+use tremor_pdk::net::percent_decode;
 
-use super::{
-    target::Target,
-    url::{Url, decoded},
-};
+use super::{target::Target, url::Url};
 
 /// Replacement for a secret.
 const REDACTED: &[u8] = b"[redacted]";
@@ -74,7 +72,7 @@ fn of_url(url: &Url) -> Vec<Vec<u8>> {
         secrets.push(query.as_bytes().to_vec());
         for value in query.split('&').filter_map(|pair| Some(pair.split_once('=')?.1)) {
             secrets.push(value.as_bytes().to_vec());
-            secrets.extend(decoded(value).map(String::into_bytes));
+            secrets.extend(percent_decode(value).map(String::into_bytes));
         }
     }
     secrets

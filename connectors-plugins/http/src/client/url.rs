@@ -176,23 +176,6 @@ fn without_dots(path: &str) -> String {
     format!("/{}", segments.join("/"))
 }
 
-/// Decodes percent-encoded text, such as `%41` for `A`. Returns `None` if it is malformed.
-pub(crate) fn decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::new();
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        if byte != b'%' {
-            bytes.push(byte);
-            continue;
-        }
-        let digit =
-            |byte: Option<u8>| char::from(byte?).to_digit(16).and_then(|it| u8::try_from(it).ok());
-        let (high, low) = (digit(rest.next())?, digit(rest.next())?);
-        bytes.push(high << 4 | low);
-    }
-    String::from_utf8(bytes).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::Url;

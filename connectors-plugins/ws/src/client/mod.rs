@@ -22,7 +22,7 @@ use std::{future::poll_fn, sync::Arc, time::Duration};
 use tremor_pdk::{
     Descriptors, Task,
     net::{
-        self,
+        self, Proxy,
         futures_io::{AsyncRead, AsyncWrite},
         tls::{Tls, TlsConnector},
     },
@@ -90,9 +90,18 @@ impl Connector for WsClient {
 
     async fn connect(&mut self, wanted: Sides) -> Result<Halves<Messages, Sender>> {
         self.connection = None;
-        let address = &self.handshake.url().address;
+        let url = self.handshake.url();
         let descriptors = Descriptors::new(&self.context)?;
-        let stream = net::connect(&self.context, &descriptors, address).await?;
+        let proxy = Proxy::from_environment(&self.context, &url.address, url.is_secure)?;
+        let stream = match &proxy {
+            None => net::connect(&self.context, &descriptors, &url.address).await?,
+            Some(proxy) => {
+                tremor_pdk::info!(self.context, "connects through {proxy}");
+                let connected = proxy.connect(&self.context, &descriptors, &url.address).await;
+                let failed = format_args!("cannot connect to `{url}` through {proxy}");
+                connected.map_err(|error| error.context(failed))?
+            }
+        };
         match &self.tls {
             None => self.begin(stream, wanted).await,
             Some(tls) => {

@@ -174,22 +174,10 @@ impl<F: Format> Component for Streams<Decompress<F>> {
 impl<F: Format> Cut for Decompress<F> {
     type State = Stream;
 
-    fn cut(&mut self, states: &mut States<Stream>, cutter: &mut Cutter<'_>) {
-        if cutter.event().is_stream_end() {
-            self.end(states, cutter);
-        } else if cutter.event().is_fragment() {
-            self.fragment(states, cutter);
-        } else {
-            self.message(cutter);
-        }
-    }
-
     fn is_unfinished(stream: &Stream) -> bool {
         matches!(&stream.state, State::Open(decode) if !decode.may_end())
     }
-}
 
-impl<F: Format> Decompress<F> {
     fn fragment(&mut self, states: &mut States<Stream>, cutter: &mut Cutter<'_>) {
         let length = cutter.payload().len();
         let stream = states.entry(cutter.event().stream).or_insert_with(|| {

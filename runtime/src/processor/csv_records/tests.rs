@@ -1,6 +1,8 @@
 use serde_json::{Value, json};
 
-use crate::processor::testing::{cut_anywhere, frame, pre, preprocessor, run};
+use tremor_pdk::Batch;
+
+use crate::processor::testing::{cut_anywhere, frame, messages, pre, preprocessor, process, run};
 
 fn texts(found: Vec<Vec<u8>>) -> Vec<String> {
     found.into_iter().map(|it| String::from_utf8(it).unwrap()).collect()
@@ -75,6 +77,47 @@ fn long_record_is_rejected_without_the_next_one() {
             assert!(!rejected.is_empty(), "{stream} by {size}");
         }
     }
+}
+
+/// A limit that all streams share removes the beginning of the longest unfinished record.
+#[test]
+fn truncated_record_is_rejected_up_to_a_line_feed() {
+    let mut split = pre("csv-records", &json!({ "max_length": "20MiB" }));
+    let mut feed = |stream: u64, bytes: &[u8]| {
+        let mut batch = Batch::new();
+        batch.stream(stream).push_fragment(bytes);
+        let rejected = process(&mut *split, &mut batch);
+        (texts(messages(&batch)), rejected)
+    };
+    let begun = [&b"\"first\n"[..], &vec![b'x'; 18 << 20]].concat();
+    assert_eq!(feed(1, &begun), (Vec::new(), Vec::new()));
+    assert_eq!(feed(2, &begun[..16 << 20]), (Vec::new(), Vec::new()));
+    let (found, rejected) = feed(1, b"still quoted\nfine\n");
+    assert_eq!(found, ["fine"], "no part of the quoted field is a record: {rejected:?}");
+    assert_eq!(rejected.len(), 1);
+    assert!(rejected[0].contains("its beginning was discarded"), "{rejected:?}");
+}
+
+/// Each of these lines begins a quoted field, and goes on in one that has begun.
+#[test]
+fn lines_that_begin_endless_fields_are_given_up_together() {
+    for line in ["x\",\"\n", "x\",\"\na\n"] {
+        let stream = line.repeat(100_000);
+        let (found, rejected) =
+            run(&mut *pre("csv-records", &json!({})), stream.as_bytes(), 1 << 16);
+        let count = stream.lines().count();
+        assert!(rejected.len() + found.len() < count / 20, "{} {}", rejected.len(), found.len());
+        assert!(rejected.iter().any(|error| error.contains("all its lines were skipped")));
+        assert!(rejected[0].contains("its first line was skipped"), "{}", rejected[0]);
+    }
+}
+
+#[test]
+fn frequent_stray_quotes_cost_their_lines_only() {
+    let block = format!("1,\"stray\n{}", "a,b,c\n".repeat(1_200));
+    let stream = block.repeat(40);
+    let (found, rejected) = run(&mut *pre("csv-records", &json!({})), stream.as_bytes(), 1 << 16);
+    assert_eq!((found.len(), rejected.len()), (40 * 1_200, 40));
 }
 
 #[test]

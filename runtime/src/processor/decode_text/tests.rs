@@ -113,6 +113,33 @@ fn aborted_stream_begins_again() {
 }
 
 #[test]
+fn only_characters_that_are_cut_off_are_reported() {
+    for (encoding, stream, is_cut) in [
+        ("shift_jis", &b"\x83e\x83X\x83g"[..], false),
+        ("shift_jis", b"\x83e\x83", true),
+        ("gb18030", b"\x94\x39\xda\x33", false),
+        ("gb18030", b"\x94\x39\xda", true),
+        ("gb18030", b"ab9", false),
+        ("euc-kr", b"\xb0\xa1", false),
+        ("euc-kr", b"\xb0", true),
+        ("big5", b"\xa4\xa4", false),
+        ("utf-8", b"caf\xc3\xa9", false),
+        ("utf-8", b"caf\xc3", true),
+        ("utf-16le", b"a\0\x3d\xd8\0\xde", false),
+        ("utf-16le", b"a\0\x3d\xd8", true),
+        ("latin1", b"caf\xe9", false),
+    ] {
+        let mut decode = pre("decode-text", &json!({ "encoding": encoding }));
+        let mut batch = Batch::new();
+        batch.stream(0).push_fragment(stream);
+        batch.stream(0).abort();
+        let rejected = process(&mut *decode, &mut batch);
+        assert_eq!(rejected.len(), usize::from(is_cut), "{encoding} {stream:?}: {rejected:?}");
+        assert!(rejected.iter().all(|error| error.contains("cut off within a character")));
+    }
+}
+
+#[test]
 fn long_fragment_is_decoded_in_several_batches() {
     let stream = utf16(&"\u{feff}é\n".repeat(3 << 20), u16::to_be_bytes);
     let mut decode = pre("decode-text", &json!({ "encoding": "utf-16" }));

@@ -116,6 +116,7 @@ impl Load for Settings {
         let builder = ServerConfig::builder_with_provider(provider.clone())
             .with_protocol_versions(self.min_version.versions())
             .map_err(Error::internal)?;
+        let algorithms = provider.signature_verification_algorithms;
         let builder = match &self.authority {
             None => builder.with_no_client_auth(),
             Some((path, auth)) => {
@@ -126,7 +127,7 @@ impl Load for Settings {
                     ClientAuth::Optional => verifier.allow_unauthenticated(),
                 };
                 let chains = verifier.build().map_err(|error| unusable(path, &error))?;
-                builder.with_client_cert_verifier(Arc::new(Trust { chains, listed }))
+                builder.with_client_cert_verifier(Arc::new(Trust { chains, listed, algorithms }))
             }
         };
         let mut config = builder

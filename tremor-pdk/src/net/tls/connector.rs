@@ -165,6 +165,7 @@ impl Load for Settings {
 
     fn load(&self) -> Result<ClientConfig> {
         let provider = Arc::new(ring::default_provider());
+        let algorithms = provider.signature_verification_algorithms;
         let verifier: Arc<dyn ServerCertVerifier> = match &self.verification {
             Verification::Authority(path) => {
                 let (listed, roots) = match path {
@@ -175,12 +176,12 @@ impl Load for Settings {
                 let builder = WebPkiServerVerifier::builder_with_provider(roots.into(), provider);
                 let chains = builder.build().map_err(Error::configuration)?;
                 // Calls the verifier of rustls, and also accepts a peer whose own certificate is in `ca_file`.
-                Arc::new(Trust { chains, listed })
+                Arc::new(Trust { chains, listed, algorithms })
             }
             Verification::Fingerprints(all) => {
-                Arc::new(Unverified::new(provider.clone(), Some(all.clone())))
+                Arc::new(Unverified::new(algorithms, Some(all.clone())))
             }
-            Verification::Nothing => Arc::new(Unverified::new(provider.clone(), None)),
+            Verification::Nothing => Arc::new(Unverified::new(algorithms, None)),
         };
         let builder = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(self.min_version.versions())

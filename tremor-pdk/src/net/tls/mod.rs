@@ -26,6 +26,7 @@ mod connector;
 mod refusal;
 mod reload;
 mod session;
+mod signatures;
 mod stream;
 #[cfg(all(test, feature = "testing-tls"))]
 mod tests;

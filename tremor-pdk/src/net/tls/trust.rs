@@ -5,11 +5,12 @@
 use std::{error::Error, fmt, sync::Arc};
 
 use rustls::{
-    CertificateError, DigitallySignedStruct, DistinguishedName, OtherError, SignatureScheme,
+    CertificateError, DistinguishedName, OtherError,
     client::{
-        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+        danger::{ServerCertVerified, ServerCertVerifier},
         verify_server_name,
     },
+    crypto::WebPkiSupportedAlgorithms,
     pki_types::{CertificateDer, ServerName, UnixTime},
     server::{
         ParsedCertificate,
@@ -17,6 +18,8 @@ use rustls::{
     },
 };
 use webpki::{EndEntityCert, KeyUsage};
+
+use super::signatures::signatures;
 
 /// The error for a self-signed certificate.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +41,8 @@ pub(super) struct Trust<V: ?Sized> {
     /// The certificates in `ca_file`. A peer that presents one of these certificates as its own is trusted without a
     /// chain.
     pub(super) listed: Vec<CertificateDer<'static>>,
+    /// Algorithms of signatures that are accepted.
+    pub(super) algorithms: WebPkiSupportedAlgorithms,
 }
 
 impl<V: ?Sized> Trust<V> {
@@ -71,33 +76,6 @@ fn distinguish_self_signed(
     } else {
         error
     }
-}
-
-/// The methods that check signatures, which both verifier traits have. They call `chains`.
-macro_rules! signatures {
-    () => {
-        fn verify_tls12_signature(
-            &self,
-            message: &[u8],
-            certificate: &CertificateDer<'_>,
-            signature: &DigitallySignedStruct,
-        ) -> Result<HandshakeSignatureValid, rustls::Error> {
-            self.chains.verify_tls12_signature(message, certificate, signature)
-        }
-
-        fn verify_tls13_signature(
-            &self,
-            message: &[u8],
-            certificate: &CertificateDer<'_>,
-            signature: &DigitallySignedStruct,
-        ) -> Result<HandshakeSignatureValid, rustls::Error> {
-            self.chains.verify_tls13_signature(message, certificate, signature)
-        }
-
-        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-            self.chains.supported_verify_schemes()
-        }
-    };
 }
 
 impl<V: ServerCertVerifier + ?Sized> ServerCertVerifier for Trust<V> {

@@ -7,11 +7,13 @@ use std::{
 };
 
 use rustls::{
-    CertificateError, DigitallySignedStruct, OtherError, SignatureScheme,
-    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
-    crypto::{CryptoProvider, ring::cipher_suite, verify_tls12_signature, verify_tls13_signature},
+    CertificateError, OtherError,
+    client::danger::{ServerCertVerified, ServerCertVerifier},
+    crypto::{WebPkiSupportedAlgorithms, ring::cipher_suite},
     pki_types::{CertificateDer, ServerName, UnixTime},
 };
+
+use super::signatures::signatures;
 
 /// The SHA-256 hash of a certificate.
 pub(super) type Fingerprint = [u8; 32];
@@ -33,17 +35,18 @@ impl Error for OtherFingerprint {}
 /// key of its certificate.
 #[derive(Debug)]
 pub(super) struct Unverified {
-    provider: Arc<CryptoProvider>,
+    /// Algorithms of signatures that are accepted.
+    algorithms: WebPkiSupportedAlgorithms,
     /// Accepted certificates, or `None` if each certificate is accepted.
     fingerprints: Option<Vec<Fingerprint>>,
 }
 
 impl Unverified {
     pub(super) fn new(
-        provider: Arc<CryptoProvider>,
+        algorithms: WebPkiSupportedAlgorithms,
         fingerprints: Option<Vec<Fingerprint>>,
     ) -> Self {
-        Self { provider, fingerprints }
+        Self { algorithms, fingerprints }
     }
 }
 
@@ -88,27 +91,5 @@ impl ServerCertVerifier for Unverified {
         Err(CertificateError::Other(OtherError(Arc::new(OtherFingerprint(found)))).into())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signature, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signature, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
-    }
+    signatures!();
 }

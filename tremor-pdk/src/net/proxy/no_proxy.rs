@@ -2,11 +2,11 @@
 
 use std::net::IpAddr;
 
-use super::url::Url;
+use crate::{Network, net::Address};
 
 /// An entry of `NO_PROXY`: hosts, and the port to which the entry is limited, if it has one.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(super) struct Entry {
     hosts: Hosts,
     port: Option<u16>,
 }
@@ -17,7 +17,7 @@ enum Hosts {
     Any,
     /// A network, such as `10.0.0.0/8`. A single address is a network whose prefix is the whole
     /// address.
-    Network { address: IpAddr, prefix: u32 },
+    Network(Network),
     /// A domain in lower case, without leading and trailing dots. It contains the host of that name
     /// and all its subdomains.
     Domain(String),
@@ -26,7 +26,7 @@ enum Hosts {
 impl Entry {
     /// Returns the entries of a list, which are separated by commas or white space. An entry that
     /// cannot be parsed is returned as its text.
-    pub(crate) fn list(text: &str) -> impl Iterator<Item = Result<Self, &str>> {
+    pub(super) fn list(text: &str) -> impl Iterator<Item = Result<Self, &str>> {
         let separates = |it: char| it == ',' || it.is_ascii_whitespace();
         let entries = text.split(separates).filter(|entry| !entry.is_empty());
         entries.map(|entry| Self::parse(entry).ok_or(entry))
@@ -45,22 +45,20 @@ impl Entry {
         Some(Self { hosts: Hosts::parse(hosts)?, port: Some(port) })
     }
 
-    /// Returns whether the entry contains the host and the port of `url`. Host names are not
-    /// resolved: only an address in the URL can match a network.
-    pub(crate) fn covers(&self, url: &Url) -> bool {
-        if self.port.is_some_and(|port| port != url.port) {
+    /// Returns whether the entry contains the host and the port of `peer`. Host names are not
+    /// resolved: only an IP address can match a network.
+    pub(super) fn covers(&self, peer: &Address) -> bool {
+        if self.port.is_some_and(|port| port != peer.port()) {
             return false;
         }
+        let host = peer.host();
         match &self.hosts {
             Hosts::Any => true,
-            Hosts::Network { address, prefix } => url.host.parse::<IpAddr>().is_ok_and(|host| {
-                let host = host.to_canonical();
-                let shift = width(host) - prefix;
-                address.is_ipv4() == host.is_ipv4()
-                    && bits(host).checked_shr(shift) == bits(*address).checked_shr(shift)
-            }),
+            Hosts::Network(network) => {
+                host.parse::<IpAddr>().is_ok_and(|host| network.contains(host))
+            }
             Hosts::Domain(domain) => {
-                let host = url.host.strip_suffix('.').unwrap_or(&url.host).to_ascii_lowercase();
+                let host = host.strip_suffix('.').unwrap_or(&host).to_ascii_lowercase();
                 let rest = host.strip_suffix(domain.as_str());
                 rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
             }
@@ -78,13 +76,13 @@ impl Hosts {
             None => text,
         };
         if let Some((address, prefix)) = bare.split_once('/') {
-            let address: IpAddr = address.parse().ok()?;
-            let prefix = prefix.parse().ok().filter(|prefix| *prefix <= width(address))?;
-            return Some(Self::Network { address, prefix });
+            // Other programs accept networks whose bits after the prefix are set.
+            let network = Network::of_address(address.parse().ok()?);
+            let prefix = prefix.parse().ok().filter(|prefix| *prefix <= network.prefix_len())?;
+            return Some(Self::Network(network.truncated(prefix)));
         }
         if let Ok(address) = bare.parse::<IpAddr>() {
-            let address = address.to_canonical();
-            return Some(Self::Network { address, prefix: width(address) });
+            return Some(Self::Network(Network::of_address(address)));
         }
         let domain = text.strip_prefix('*').filter(|it| it.starts_with('.')).unwrap_or(text);
         let domain = domain.strip_prefix('.').unwrap_or(domain);
@@ -101,86 +99,76 @@ impl Hosts {
     }
 }
 
-/// Returns the number of bits of an address.
-fn width(address: IpAddr) -> u32 {
-    if address.is_ipv4() { u32::BITS } else { u128::BITS }
-}
-
-fn bits(address: IpAddr) -> u128 {
-    match address {
-        IpAddr::V4(address) => address.to_bits().into(),
-        IpAddr::V6(address) => address.to_bits(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::Entry;
-    use crate::client::url::Url;
 
-    fn covers(list: &str, url: &str) -> bool {
-        let url = url.parse::<Url>().unwrap();
-        Entry::list(list).any(|entry| entry.unwrap().covers(&url))
+    /// Returns whether a list contains a peer, whose port is 80 by default.
+    fn covers(list: &str, peer: &str) -> bool {
+        let has_port = peer.rsplit(']').next().is_some_and(|end| end.contains(':'));
+        let peer = if has_port { peer.to_owned() } else { format!("{peer}:80") };
+        let peer = peer.parse().unwrap();
+        Entry::list(list).any(|entry| entry.unwrap().covers(&peer))
     }
 
     #[test]
     fn addresses_match_networks_of_no_proxy() {
-        for (list, url) in [
-            ("10.0.0.0/8", "http://10.200.3.4:8080/in"),
-            ("10.1.2.3/8", "http://10.200.3.4"),
-            ("192.168.7.0/25,172.16.0.0/12", "http://172.31.255.255"),
-            ("10.0.0.1/32", "http://10.0.0.1"),
-            ("0.0.0.0/0", "http://8.8.8.8"),
-            ("2001:db8::/32", "http://[2001:db8:7::1]:81"),
-            ("[2001:db8::/32]", "http://[2001:db8:7::1]:81"),
-            ("[2001:db8::/32]:81", "http://[2001:db8:7::1]:81"),
-            ("::/0", "http://[2001:db8::1]"),
-            ("10.0.0.0/8:8080", "http://10.1.1.1:8080"),
-            ("10.0.0.0/8", "http://[::ffff:10.1.1.1]"),
+        for (list, peer) in [
+            ("10.0.0.0/8", "10.200.3.4:8080"),
+            ("10.1.2.3/8", "10.200.3.4"),
+            ("192.168.7.0/25,172.16.0.0/12", "172.31.255.255"),
+            ("10.0.0.1/32", "10.0.0.1"),
+            ("0.0.0.0/0", "8.8.8.8"),
+            ("2001:db8::/32", "[2001:db8:7::1]:81"),
+            ("[2001:db8::/32]", "[2001:db8:7::1]:81"),
+            ("[2001:db8::/32]:81", "[2001:db8:7::1]:81"),
+            ("::/0", "[2001:db8::1]"),
+            ("10.0.0.0/8:8080", "10.1.1.1:8080"),
+            ("10.0.0.0/8", "[::ffff:10.1.1.1]"),
         ] {
-            assert!(covers(list, url), "{list} {url}");
+            assert!(covers(list, peer), "{list} {url}");
         }
-        for (list, url) in [
-            ("10.0.0.0/8", "http://11.0.0.1"),
-            ("10.0.0.0/8", "http://a.example"),
-            ("192.168.7.0/25", "http://192.168.7.128"),
-            ("10.0.0.1/32", "http://10.0.0.2"),
-            ("0.0.0.0/0", "http://[2001:db8::1]"),
-            ("2001:db8::/32", "http://[2001:db9::1]"),
-            ("10.0.0.0/8:8080", "http://10.1.1.1:8081"),
+        for (list, peer) in [
+            ("10.0.0.0/8", "11.0.0.1"),
+            ("10.0.0.0/8", "a.example"),
+            ("192.168.7.0/25", "192.168.7.128"),
+            ("10.0.0.1/32", "10.0.0.2"),
+            ("0.0.0.0/0", "[2001:db8::1]"),
+            ("2001:db8::/32", "[2001:db9::1]"),
+            ("10.0.0.0/8:8080", "10.1.1.1:8081"),
         ] {
-            assert!(!covers(list, url), "{list} {url}");
+            assert!(!covers(list, peer), "{list} {url}");
         }
     }
 
     #[test]
     fn names_and_addresses_match_entries_of_no_proxy() {
-        for (list, url) in [
-            ("example.com", "http://example.com"),
-            ("example.com", "http://a.example.com"),
-            ("x, .example.com", "http://a.example.com"),
-            ("x .example.com", "http://example.com"),
-            ("*.EXAMPLE.com", "http://A.example.com"),
-            ("example.com.", "http://a.example.com"),
-            ("*", "http://a"),
-            ("*:81", "http://a:81"),
-            ("a:81", "http://a:81"),
-            ("my_host", "http://my_host"),
-            ("2001:db8::1", "http://[2001:DB8:0::1]:81"),
-            ("[2001:db8::1]:81", "http://[2001:db8::1]:81"),
-            ("10.0.0.1", "http://10.0.0.1"),
-            ("10.0.0.1:80", "http://10.0.0.1"),
+        for (list, peer) in [
+            ("example.com", "example.com"),
+            ("example.com", "a.example.com"),
+            ("x, .example.com", "a.example.com"),
+            ("x .example.com", "example.com"),
+            ("*.EXAMPLE.com", "A.example.com"),
+            ("example.com.", "a.example.com"),
+            ("*", "a"),
+            ("*:81", "a:81"),
+            ("a:81", "a:81"),
+            ("my_host", "my_host"),
+            ("2001:db8::1", "[2001:DB8:0::1]:81"),
+            ("[2001:db8::1]:81", "[2001:db8::1]:81"),
+            ("10.0.0.1", "10.0.0.1"),
+            ("10.0.0.1:80", "10.0.0.1"),
         ] {
-            assert!(covers(list, url), "{list} {url}");
+            assert!(covers(list, peer), "{list} {url}");
         }
-        for (list, url) in [
-            ("example.com", "http://notexample.com"),
-            ("a:80", "http://a:81"),
-            (" ,", "http://a"),
-            ("10.0.0.1", "http://10.0.0.10"),
-            ("[2001:db8::1]:82", "http://[2001:db8::1]:81"),
+        for (list, peer) in [
+            ("example.com", "notexample.com"),
+            ("a:80", "a:81"),
+            (" ,", "a"),
+            ("10.0.0.1", "10.0.0.10"),
+            ("[2001:db8::1]:82", "[2001:db8::1]:81"),
         ] {
-            assert!(!covers(list, url), "{list} {url}");
+            assert!(!covers(list, peer), "{list} {url}");
         }
     }
 
