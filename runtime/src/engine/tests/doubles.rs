@@ -54,7 +54,7 @@ pub(super) struct Pulls {
     pub(super) closed: Shared<Vec<usize>>,
     /// Time for which the source is idle after its first pull.
     pub(super) rest: Option<Duration>,
-    has_pulled: bool,
+    pub(super) has_pulled: bool,
 }
 
 impl Pulls {
