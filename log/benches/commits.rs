@@ -3,6 +3,7 @@
 //! `cargo bench -p tremor-log --bench commits -- [FOLDER]`: the folder has to be on a disk, and needs 3 GiB.
 
 #![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a benchmark")]
+#![expect(clippy::cast_precision_loss, reason = "rates are approximate")]
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice};
@@ -20,59 +21,75 @@ const ROUNDS: u32 = 5;
 /// Time of the simulated sync.
 const SYNC: Duration = Duration::from_millis(1);
 
-/// A disk whose sync takes one millisecond and writes nothing.
-struct SlowDisk(SystemDisk);
+/// A disk that counts syncs. If a time is set, a sync takes this time and writes nothing.
+#[derive(Clone)]
+struct CountedDisk {
+    disk: SystemDisk,
+    sync: Option<Duration>,
+    syncs: Arc<AtomicU64>,
+}
 
-struct SlowFile(Arc<dyn DiskFile>);
+struct CountedFile {
+    file: Arc<dyn DiskFile>,
+    disk: CountedDisk,
+}
 
-impl Disk for SlowDisk {
+fn counted(sync: Option<Duration>) -> CountedDisk {
+    CountedDisk { disk: SystemDisk, sync, syncs: Arc::default() }
+}
+
+impl Disk for CountedDisk {
     fn create_dir(&self, path: &Path) -> io::Result<()> {
-        self.0.create_dir(path)
+        self.disk.create_dir(path)
     }
     fn is_dir(&self, path: &Path) -> io::Result<bool> {
-        self.0.is_dir(path)
+        self.disk.is_dir(path)
     }
     fn list(&self, path: &Path) -> io::Result<Vec<String>> {
-        self.0.list(path)
+        self.disk.list(path)
     }
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        self.0.sync_dir(path)
+        self.disk.sync_dir(path)
     }
     fn open(&self, path: &Path, open: Open) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(Arc::new(SlowFile(self.0.open(path, open)?)))
+        Ok(Arc::new(CountedFile { file: self.disk.open(path, open)?, disk: self.clone() }))
     }
     fn open_to_read(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        self.0.open_to_read(path)
+        self.disk.open_to_read(path)
     }
     fn remove(&self, path: &Path) -> io::Result<()> {
-        self.0.remove(path)
+        self.disk.remove(path)
     }
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.0.rename(from, to)
+        self.disk.rename(from, to)
     }
     fn lock(&self, path: &Path) -> io::Result<Option<Arc<dyn DiskFile>>> {
-        self.0.lock(path)
+        self.disk.lock(path)
     }
     fn random(&self) -> io::Result<u64> {
-        self.0.random()
+        self.disk.random()
     }
 }
 
-impl DiskFile for SlowFile {
-    fn len(&self) -> io::Result<u64> {
-        self.0.len()
+impl DiskFile for CountedFile {
+    fn size(&self) -> io::Result<u64> {
+        self.file.size()
     }
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.0.read_at(buffer, offset)
+        self.file.read_at(buffer, offset)
     }
     fn write_at(&self, buffers: &[IoSlice<'_>], offset: u64) -> io::Result<()> {
-        self.0.write_at(buffers, offset)
+        self.file.write_at(buffers, offset)
     }
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.set_len(len)
+        self.file.set_len(len)
     }
     fn sync(&self) -> io::Result<()> {
-        thread::sleep(SYNC);
+        self.disk.syncs.fetch_add(1, Ordering::Relaxed);
+        match self.disk.sync {
+            Some(time) => thread::sleep(time),
+            None => self.file.sync()?,
+        }
         Ok(())
     }
 }
@@ -109,7 +126,7 @@ fn acknowledgements(dir: &Path, threads: usize, disk: Arc<dyn Disk>) -> f64 {
 fn group_commit(folder: &Path) {
     for round in 0..ROUNDS {
         for threads in [1, 64] {
-            let disk = Arc::new(SlowDisk(SystemDisk));
+            let disk = Arc::new(counted(Some(SYNC)));
             let rate = acknowledgements(&folder.join("slow"), threads, disk);
             println!("simulated-sync-1ms,{round},{threads} appenders,acknowledgements/s,{rate:.0}");
         }
@@ -153,7 +170,9 @@ fn append(log: &Log, count: usize) {
 
 fn commits_of_1_mib(folder: &Path) {
     let count = 192;
-    let (log, _) = Log::open(folder.join("large"), Options::new(512 << 20)).unwrap();
+    let disk = counted(None);
+    let options = Options { disk: Arc::new(disk.clone()), ..Options::new(512 << 20) };
+    let (log, _) = Log::open(folder.join("large"), options).unwrap();
     let path = folder.join("loop");
     let file =
         OpenOptions::new().create(true).truncate(true).read(true).write(true).open(&path).unwrap();
@@ -163,9 +182,11 @@ fn commits_of_1_mib(folder: &Path) {
     (0..64).for_each(|it| file.write_all_at(&bytes, it << 20).unwrap());
     file.sync_all().unwrap();
     for round in 0..ROUNDS {
+        let before = disk.syncs.load(Ordering::Relaxed);
         let start = Instant::now();
         append(&log, count);
         println!("commits-1mib,{round},log,MB/s,{:.1}", rate(count * COMMIT, start));
+        println!("commits-1mib,{round},log,syncs,{}", disk.syncs.load(Ordering::Relaxed) - before);
         let start = Instant::now();
         for index in 0..count {
             file.write_all_at(&bytes, (index as u64 % 64) << 20).unwrap();
@@ -185,7 +206,7 @@ fn opening(folder: &Path) {
     let appender = log.appender();
     let count = (1 << 30) / 65_536;
     for _ in 0..count {
-        let mut record = record(&[3; 65_536 - 64]);
+        let mut record = record(&vec![3; 65_536 - 64]);
         while let Err(refused) = appender.append(record, |_| ()) {
             record = refused.record;
             thread::yield_now();
@@ -250,8 +271,9 @@ fn write_and_sync(file: &File, bytes: &[u8], count: usize) -> f64 {
 }
 
 fn main() {
-    let folder = std::env::args().skip(1).find(|it| !it.starts_with("--"));
-    let folder = folder.map_or_else(|| PathBuf::from("target/log-bench"), PathBuf::from);
+    let arguments: Vec<String> =
+        std::env::args().skip(1).filter(|it| !it.starts_with("--")).collect();
+    let folder = arguments.first().map_or_else(|| PathBuf::from("target/log-bench"), PathBuf::from);
     std::fs::create_dir_all(&folder).unwrap();
     println!("benchmark,round,subject,unit,value");
     group_commit(&folder);

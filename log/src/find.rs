@@ -87,7 +87,7 @@ pub(crate) fn find(files: &Files, owner: &str) -> Result<Contents, OpenError> {
         let Some(id) = Files::segment_id(name) else { continue };
         let path = files.segment(id);
         let file = files.open(&path, Open::Existing)?;
-        let len = file.len().map_err(at("read", &path))?;
+        let len = file.size().map_err(at("read", &path))?;
         match read_headers(&*file).map_err(at("read", &path))? {
             Headers::Valid(header, unreadable) => {
                 contents.segments.push(Segment { id, file, len, header, unreadable });

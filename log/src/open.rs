@@ -302,7 +302,7 @@ impl Repair<'_> {
     ) {
         let header = &segment.header;
         let is_first = previous.sequence == 0;
-        let is_gone = header.previous != previous.sequence && !(is_first && !had_positions);
+        let is_gone = header.previous != previous.sequence && (had_positions || !is_first);
         if is_gone && !settled.covers(previous.last + 1, header.previous_last) {
             let path = self.files.segment(segment.id);
             let records =

@@ -38,7 +38,6 @@ pub(crate) struct KnownEnd {
 
 /// Scans a segment. Records with a number above `bound` are copies of records in a later segment, which a commit left
 /// that failed. Numbers of records that are lost become settled, so that nobody waits for them.
-#[expect(clippy::too_many_arguments, reason = "the parts have nothing in common")]
 pub(crate) fn scan(
     files: &Files,
     segment: &Segment,

@@ -448,7 +448,7 @@ impl Disk for SimDisk {
 }
 
 impl DiskFile for SimFile {
-    fn len(&self) -> io::Result<u64> {
+    fn size(&self) -> io::Result<u64> {
         let world = self.disk.world();
         world.check()?;
         Ok(world.inodes[self.inode].cache.len() as u64)
@@ -519,8 +519,8 @@ impl DiskFile for SimFile {
 }
 
 impl DiskFile for SimLock {
-    fn len(&self) -> io::Result<u64> {
-        self.file.len()
+    fn size(&self) -> io::Result<u64> {
+        self.file.size()
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
