@@ -1,5 +1,7 @@
 //! The log on the file system of the operating system.
 
+#![allow(clippy::cast_possible_truncation, clippy::unwrap_used, reason = "tests")]
+
 use std::env;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -109,7 +111,8 @@ fn log_keeps_its_limit_and_is_full() {
     let mut appended = 0;
     let reason = loop {
         let sender = sender.clone();
-        let refused = appender.append(record(&[1; 100_000]), move |it| sender.send(it).unwrap());
+        let refused =
+            appender.append(record(&vec![1; 100_000]), move |it| sender.send(it).unwrap());
         match refused.map_err(|it| it.reason) {
             Ok(()) => appended += 1,
             Err(Reason::Busy) => {
