@@ -44,6 +44,9 @@ pub enum DamageKind {
     Tail,
     /// Bytes of records that were settled, or whose loss an earlier opening has reported.
     Settled,
+    /// Bytes between records, where no record is lost. A crash may leave them, if no free segment was left when the log was
+    /// opened after it.
+    Padding,
     /// A segment of the log is gone, with records that were not settled.
     Missing,
     /// Both headers of a segment are unreadable. Its records are lost; the file was kept.

@@ -100,6 +100,7 @@ pub(crate) fn scan(
         match is_tail {
             _ if is_settled => keep(DamageKind::Settled, from, to, 0),
             true => keep(DamageKind::Tail, from, to, records),
+            false if records == 0 => keep(DamageKind::Padding, from, to, 0),
             false => keep(DamageKind::Records, from, to, records),
         }
     }
@@ -111,7 +112,7 @@ pub(crate) fn scan(
         let padded = align(known.end).min(segment.len).max(known.end);
         let padding = walker.bytes(known.end, padded - known.end, padded).map_err(read)?;
         if padding.iter().any(|it| *it != 0) {
-            keep(DamageKind::Records, known.end, padded, 0);
+            keep(DamageKind::Padding, known.end, padded, 0);
         }
         scan.highest = scan.last.max(known.last);
     } else if let Some(to) = tail(&mut walker, segment, end, &scan).map_err(read)? {
