@@ -117,6 +117,10 @@ impl Repair<'_> {
         for path in &contents.unfinished {
             files.remove(path)?;
         }
+        if !contents.unfinished.is_empty() {
+            // A new file with the same name must not be replaced by the old one in a crash.
+            files.sync_dir()?;
+        }
         self.identity(&contents, owner)?;
         self.keep_unreadable(&contents)?;
         // A file may have got its name in a run that was killed before the name was durable.
