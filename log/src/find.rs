@@ -8,7 +8,7 @@ use crate::error::{DeviceError, OpenError, at};
 use crate::files::Files;
 use crate::layout::{BLOCK, SHEET_HEADER, Sheet, put, read_sheet, seal, sheet, u32_at};
 use crate::positions;
-use crate::segment::{Headers, SegmentHeader, read_headers};
+use crate::segment::{Copies, Headers, SegmentHeader, read_headers};
 
 const MAGIC: [u8; 4] = *b"TRLI";
 
@@ -21,8 +21,7 @@ pub(crate) struct Segment {
     pub(crate) file: Arc<dyn DiskFile>,
     pub(crate) len: u64,
     pub(crate) header: SegmentHeader,
-    /// Index of a copy of the header that is unreadable.
-    pub(crate) unreadable: Option<u64>,
+    pub(crate) copies: Copies,
 }
 
 /// A segment without a valid header.
@@ -87,10 +86,10 @@ pub(crate) fn find(files: &Files, owner: &str) -> Result<Contents, OpenError> {
         let Some(id) = Files::segment_id(name) else { continue };
         let path = files.segment(id);
         let file = files.open(&path, Open::Existing)?;
-        let len = file.len().map_err(at("read", &path))?;
+        let len = file.size().map_err(at("read", &path))?;
         match read_headers(&*file).map_err(at("read", &path))? {
-            Headers::Valid(header, unreadable) => {
-                contents.segments.push(Segment { id, file, len, header, unreadable });
+            Headers::Valid(header, copies) => {
+                contents.segments.push(Segment { id, file, len, header, copies });
             }
             Headers::Newer(version) => return Err(newer(path, version)),
             Headers::Invalid => contents.unreadable.push(Unreadable { id, file, len }),

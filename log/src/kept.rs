@@ -86,7 +86,7 @@ impl<'a> Kept<'a> {
         let mut files = Vec::new();
         for name in names {
             let path = self.files.kept().join(name);
-            let len = self.files.open(&path, Open::Existing)?.len().map_err(at("open", &path))?;
+            let len = self.files.open(&path, Open::Existing)?.size().map_err(at("open", &path))?;
             files.push((path, len));
         }
         let mut total = files.iter().map(|it| it.1).sum::<u64>() + len;

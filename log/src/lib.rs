@@ -3,6 +3,11 @@
 //! A [`Log`] is a folder. Records are appended with an [`Appender`], read in order with a [`Reader`], and settled with
 //! [`Log::settle`] when they are no longer needed, in any order. The space of settled records is reused.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "lengths and offsets in memory are those of segments, which have at most 1 GiB"
+)]
+
 mod commit;
 mod disk;
 mod error;

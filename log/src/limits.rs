@@ -39,7 +39,9 @@ impl Limits {
         let invalid = |name, value, expected| OpenError::Invalid { name, value, expected };
         let unless_set = (max_bytes / 8).min(64 << 20) / BLOCK * BLOCK;
         let segment_bytes = segment_bytes.unwrap_or(unless_set.max(LEAST_SEGMENT));
-        if !(LEAST_SEGMENT..=MOST_SEGMENT).contains(&segment_bytes) || segment_bytes % BLOCK != 0 {
+        if !(LEAST_SEGMENT..=MOST_SEGMENT).contains(&segment_bytes)
+            || !segment_bytes.is_multiple_of(BLOCK)
+        {
             let expected = format!("a multiple of {BLOCK} from {LEAST_SEGMENT} to {MOST_SEGMENT}");
             return Err(invalid("segment_bytes", segment_bytes, expected));
         }

@@ -285,7 +285,7 @@ fn drive(mut committer: Committer, shared: &Shared, lock: Arc<dyn DiskFile>) {
         match progress {
             Progress::Worked => backoff = BACKOFF,
             Progress::Idle if !state.waiting.is_empty() => {}
-            Progress::Idle if is_closed => break,
+            Progress::Idle | Progress::Full | Progress::Failed if is_closed => break,
             Progress::Idle if state.is_settled_changed => {
                 let rested = shared
                     .work
@@ -303,7 +303,6 @@ fn drive(mut committer: Committer, shared: &Shared, lock: Arc<dyn DiskFile>) {
                 };
                 drop(shared.work.wait_while(state, is_idle));
             }
-            Progress::Full | Progress::Failed if is_closed => break,
             Progress::Full => {
                 state.is_woken = false;
                 let waited = shared.work.wait_timeout_while(state, MAX_BACKOFF, |it| !it.is_woken);

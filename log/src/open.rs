@@ -19,7 +19,7 @@ use crate::prepare::{Free, Pool};
 use crate::record::{HEADER_LEN, stamp};
 use crate::report::{Damage, DamageKind, Opened};
 use crate::scan::{KnownEnd, Scan, scan};
-use crate::segment::{DATA, SegmentHeader, write_header};
+use crate::segment::{Copies, DATA, SegmentHeader, repair, write_header};
 use crate::settled::Settled;
 use crate::state::{Live, Shared, State};
 use crate::walker::{Step, Walker};
@@ -117,6 +117,10 @@ impl Repair<'_> {
         for path in &contents.unfinished {
             files.remove(path)?;
         }
+        if !contents.unfinished.is_empty() {
+            // A new file with the same name must not be replaced by the old one in a crash.
+            files.sync_dir()?;
+        }
         self.identity(&contents, owner)?;
         self.keep_unreadable(&contents)?;
         // A file may have got its name in a run that was killed before the name was durable.
@@ -139,6 +143,14 @@ impl Repair<'_> {
         settled.insert(previous.last + 1, next - 1);
         let ranges = self.limits.ranges;
         let positions = PositionsFile::open(files, contents.positions, &settled, ranges)?;
+        // The header of the last segment names other records as moved, so it is durable before these are overwritten.
+        for Unsettled { segment, .. } in
+            unsettled.iter().filter(|_| !fault("found headers not synced"))
+        {
+            let path = files.segment(segment.id);
+            let repaired = repair(&*segment.file, &segment.header, segment.copies);
+            repaired.map_err(at("write the header of", &path))?;
+        }
         // The positions are durable in both blocks, so what they settle may be overwritten.
         for (segment, before) in free {
             self.add_free(segment, before)?;
@@ -158,10 +170,6 @@ impl Repair<'_> {
                 self.move_last(last, epoch, &settled, next_sequence, &mut previous, &mut live)?;
         }
         for Unsettled { segment, scan } in unsettled {
-            if let Some(copy) = segment.unreadable {
-                // If this fails, the next opening repeats it.
-                let _ = write_header(&*segment.file, &segment.header, copy);
-            }
             live.insert(segment.header.sequence, self.live(segment, scan.last, scan.end));
         }
         if self.pool.free.is_empty() && self.pool.may_grow(false) {
@@ -264,7 +272,7 @@ impl Repair<'_> {
                 free.push((segment, header.sequence));
                 continue;
             }
-            if segment.unreadable.is_some() {
+            if matches!(segment.copies, Copies::Unreadable(_)) {
                 let (kind, path) = (DamageKind::Header, self.files.segment(segment.id));
                 self.damage.push(Damage { kind, path, from: 0, to: DATA, records: 0, kept: None });
             }
@@ -302,7 +310,7 @@ impl Repair<'_> {
     ) {
         let header = &segment.header;
         let is_first = previous.sequence == 0;
-        let is_gone = header.previous != previous.sequence && !(is_first && !had_positions);
+        let is_gone = header.previous != previous.sequence && (had_positions || !is_first);
         if is_gone && !settled.covers(previous.last + 1, header.previous_last) {
             let path = self.files.segment(segment.id);
             let records =

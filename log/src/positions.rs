@@ -58,7 +58,7 @@ pub(crate) fn find(
         block: 0,
     };
     let Some(file) = file else { return Ok(Ok(found)) };
-    found.block = file.len().map_err(at("read", &path))? / 2;
+    found.block = file.size().map_err(at("read", &path))? / 2;
     for index in 0..2 {
         let mut bytes = vec![0; found.block as usize];
         let read = file.read_at(&mut bytes, index * found.block).map_err(at("read", &path))?;

@@ -42,6 +42,11 @@ pub enum DamageKind {
     /// The end of the last commit of a run. A crash leaves it, and then no record that was acknowledged is lost. Damage
     /// of the last records looks the same.
     Tail,
+    /// Bytes of records that were settled, or whose loss an earlier opening has reported.
+    Settled,
+    /// Bytes between records, where no record is lost. A crash may leave them, if no free segment was left when the log was
+    /// opened after it.
+    Padding,
     /// A segment of the log is gone, with records that were not settled.
     Missing,
     /// Both headers of a segment are unreadable. Its records are lost; the file was kept.

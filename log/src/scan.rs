@@ -38,7 +38,6 @@ pub(crate) struct KnownEnd {
 
 /// Scans a segment. Records with a number above `bound` are copies of records in a later segment, which a commit left
 /// that failed. Numbers of records that are lost become settled, so that nobody waits for them.
-#[expect(clippy::too_many_arguments, reason = "the parts have nothing in common")]
 pub(crate) fn scan(
     files: &Files,
     segment: &Segment,
@@ -61,7 +60,7 @@ pub(crate) fn scan(
         unsettled: (0, 0),
         highest: before,
     };
-    let mut holes: Vec<(u64, u64, u64)> = Vec::new();
+    let mut holes: Vec<(u64, u64, u64, bool)> = Vec::new();
     let mut lost_after = None;
     let mut keep = |kind, from, to, records| {
         let kept = kept.keep(header.sequence, &*segment.file, from, to);
@@ -73,7 +72,8 @@ pub(crate) fn scan(
             Step::Record { number, offset, len } => {
                 if let Some((from, to)) = lost_after.take() {
                     let records = number - scan.last - 1;
-                    holes.push((from, to, records));
+                    let is_settled = records > 0 && settled.covers(scan.last + 1, number - 1);
+                    holes.push((from, to, records, is_settled));
                     if records > 0 {
                         settled.insert(scan.last + 1, number - 1);
                     }
@@ -94,10 +94,15 @@ pub(crate) fn scan(
     };
     scan.highest = scan.last;
     let Some(end) = end else { return Ok(scan) };
-    for (from, to, records) in holes {
+    for (from, to, records, is_settled) in holes {
         // A commit begins only when the previous one is durable. Only the last one may be unfinished.
         let is_tail = known.is_none() && to > scan.commit.0;
-        keep(if is_tail { DamageKind::Tail } else { DamageKind::Records }, from, to, records);
+        match is_tail {
+            _ if is_settled => keep(DamageKind::Settled, from, to, 0),
+            true => keep(DamageKind::Tail, from, to, records),
+            false if records == 0 => keep(DamageKind::Padding, from, to, 0),
+            false => keep(DamageKind::Records, from, to, records),
+        }
     }
     if let Some(known) = known {
         if end < known.end {
@@ -107,7 +112,7 @@ pub(crate) fn scan(
         let padded = align(known.end).min(segment.len).max(known.end);
         let padding = walker.bytes(known.end, padded - known.end, padded).map_err(read)?;
         if padding.iter().any(|it| *it != 0) {
-            keep(DamageKind::Records, known.end, padded, 0);
+            keep(DamageKind::Padding, known.end, padded, 0);
         }
         scan.highest = scan.last.max(known.last);
     } else if let Some(to) = tail(&mut walker, segment, end, &scan).map_err(read)? {

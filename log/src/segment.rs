@@ -45,11 +45,22 @@ impl SegmentHeader {
     }
 }
 
+/// The state of the two copies of a header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Copies {
+    /// Both are equal, so the first one was durable before the second one was written.
+    Equal,
+    /// Only this copy has the header in force, and the other one is an older header.
+    Single(u64),
+    /// Only this copy has the header in force, and the other one is unreadable.
+    Unreadable(u64),
+}
+
 /// The headers of a segment that were read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Headers {
-    /// The header in force, and the index of a copy that is unreadable.
-    Valid(SegmentHeader, Option<u64>),
+    /// The header in force, and the state of its copies.
+    Valid(SegmentHeader, Copies),
     Newer(u16),
     /// Neither copy is valid.
     Invalid,
@@ -62,7 +73,7 @@ pub(crate) fn read_headers(file: &dyn DiskFile) -> io::Result<Headers> {
     let len = file.read_at(&mut bytes, 0)?;
     bytes.truncate(len);
     let mut found: Option<SegmentHeader> = None;
-    let mut unreadable = None;
+    let mut copies = Copies::Equal;
     for copy in 0..2u64 {
         let bytes = bytes.get((copy * BLOCK) as usize..).unwrap_or_default();
         match read_sheet(&bytes[..bytes.len().min(BLOCK as usize)], MAGIC) {
@@ -76,15 +87,38 @@ pub(crate) fn read_headers(file: &dyn DiskFile) -> io::Result<Headers> {
                     previous_last: u64_at(bytes, 80),
                     before: u64_at(bytes, 88),
                 };
+                match found {
+                    Some(first) if first.sequence > header.sequence => copies = Copies::Single(0),
+                    Some(first) if first.sequence < header.sequence => copies = Copies::Single(1),
+                    _ => {}
+                }
                 if found.is_none_or(|it| it.sequence < header.sequence) {
                     found = Some(header);
                 }
             }
             Sheet::Newer(version) => return Ok(Headers::Newer(version)),
-            _ => unreadable = Some(copy),
+            _ => copies = Copies::Unreadable(1 - copy),
         }
     }
-    Ok(found.map_or(Headers::Invalid, |it| Headers::Valid(it, unreadable)))
+    Ok(found.map_or(Headers::Invalid, |it| Headers::Valid(it, copies)))
+}
+
+/// Makes both copies of a header durable, if they may not be.
+///
+/// A copy that was found may be in the page cache only, after a sync that has failed. It is therefore written again, with
+/// equal bytes, before the other copy.
+pub(crate) fn repair(
+    file: &dyn DiskFile,
+    header: &SegmentHeader,
+    copies: Copies,
+) -> io::Result<()> {
+    match copies {
+        Copies::Equal => Ok(()),
+        Copies::Single(copy) | Copies::Unreadable(copy) => {
+            write_header(file, header, copy)?;
+            write_header(file, header, 1 - copy)
+        }
+    }
 }
 
 /// Writes one copy of a header and makes it durable.

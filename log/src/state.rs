@@ -42,6 +42,7 @@ pub(crate) struct Live {
 
 /// State behind the lock.
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "the conditions are independent")]
 pub(crate) struct State {
     /// Records that no commit contains yet.
     pub(crate) waiting: VecDeque<Waiting>,

@@ -90,7 +90,7 @@ impl Walker {
     /// Walks to the next record that lies before `limit`.
     pub(crate) fn next(&mut self, limit: u64) -> io::Result<Step> {
         let mut begins_commit = None;
-        if self.record_at(self.at, limit)?.is_none() && self.at % BLOCK != 0 {
+        if self.record_at(self.at, limit)?.is_none() && !self.at.is_multiple_of(BLOCK) {
             let padded = align(self.at).min(limit);
             let at = self.at;
             if self.bytes(at, padded - at, limit)?.iter().all(|it| *it == 0) {

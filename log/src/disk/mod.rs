@@ -48,7 +48,7 @@ pub trait Disk: Send + Sync + 'static {
 /// An open file of a [`Disk`].
 pub trait DiskFile: Send + Sync {
     /// Returns the length of the file in bytes.
-    fn len(&self) -> io::Result<u64>;
+    fn size(&self) -> io::Result<u64>;
     /// Reads from `offset` until the buffer is full or the file ends, and returns the number of bytes read.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
     /// Writes all buffers, one after the other, from `offset`.

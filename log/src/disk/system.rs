@@ -83,7 +83,7 @@ impl Disk for SystemDisk {
 }
 
 impl DiskFile for SystemFile {
-    fn len(&self) -> io::Result<u64> {
+    fn size(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.len())
     }
 

@@ -174,9 +174,9 @@ impl World {
         self.dirs.get_mut(path).ok_or_else(|| ErrorKind::NotFound.into())
     }
 
-    fn change(&mut self, dir: &Path, change: DirChange) -> io::Result<()> {
+    fn change(&mut self, dir: &Path, change: &DirChange) -> io::Result<()> {
         let dir = self.dir(dir)?;
-        apply(&mut dir.cache, &change);
+        apply(&mut dir.cache, change);
         dir.pending.push(change.clone());
         self.count(|| format!("{change:?}"))
     }
@@ -358,7 +358,7 @@ impl Disk for SimDisk {
             return Err(ErrorKind::AlreadyExists.into());
         }
         world.dirs.insert(path.to_owned(), Dir::default());
-        world.change(dir, DirChange::Link(name, Entry::Dir))
+        world.change(dir, &DirChange::Link(name, Entry::Dir))
     }
 
     fn is_dir(&self, path: &Path) -> io::Result<bool> {
@@ -401,7 +401,7 @@ impl Disk for SimDisk {
                 let (dir, name) = World::split(path)?;
                 world.inodes.push(Inode::default());
                 let inode = world.inodes.len() - 1;
-                world.change(dir, DirChange::Link(name, Entry::File(inode)))?;
+                world.change(dir, &DirChange::Link(name, Entry::File(inode)))?;
                 inode
             }
         };
@@ -417,7 +417,7 @@ impl Disk for SimDisk {
         world.check()?;
         world.file(path)?.ok_or(ErrorKind::NotFound)?;
         let (dir, name) = World::split(path)?;
-        world.change(dir, DirChange::Unlink(name))
+        world.change(dir, &DirChange::Unlink(name))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -426,7 +426,7 @@ impl Disk for SimDisk {
         world.file(from)?.ok_or(ErrorKind::NotFound)?;
         let (dir, from) = World::split(from)?;
         let (_, to) = World::split(to)?;
-        world.change(dir, DirChange::Rename(from, to))
+        world.change(dir, &DirChange::Rename(from, to))
     }
 
     fn lock(&self, path: &Path) -> io::Result<Option<Arc<dyn DiskFile>>> {
@@ -448,7 +448,7 @@ impl Disk for SimDisk {
 }
 
 impl DiskFile for SimFile {
-    fn len(&self) -> io::Result<u64> {
+    fn size(&self) -> io::Result<u64> {
         let world = self.disk.world();
         world.check()?;
         Ok(world.inodes[self.inode].cache.len() as u64)
@@ -519,8 +519,8 @@ impl DiskFile for SimFile {
 }
 
 impl DiskFile for SimLock {
-    fn len(&self) -> io::Result<u64> {
-        self.file.len()
+    fn size(&self) -> io::Result<u64> {
+        self.file.size()
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {

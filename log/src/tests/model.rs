@@ -153,7 +153,7 @@ impl Model {
         }
         let (id, acknowledged) = (self.next_id, Arc::clone(&self.acknowledged));
         log.append(numbered(id, len), move |number| {
-            acknowledged.lock().unwrap().push((number, id))
+            acknowledged.lock().unwrap().push((number, id));
         });
         Ok(())
     }
