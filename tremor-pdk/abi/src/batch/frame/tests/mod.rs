@@ -83,6 +83,9 @@ fn any_steps() -> impl Strategy<Value = Vec<Step>> {
 
 /// Decodes a message to an array of two texts: the message itself, in place, and a text that is appended.
 fn codec(bytes: &mut ByteBuffer, nodes: &mut NodeBuffer, span: Span) -> Result<u32, PluginError> {
+    if span.len == 0 {
+        return Err(PluginError::bad_data("no format has a value of no bytes"));
+    }
     let text =
         std::str::from_utf8(&bytes[span.range()]).map_err(PluginError::bad_data)?.to_uppercase();
     let (root, appended) = (nodes.len(), bytes.len() as u64);
