@@ -173,7 +173,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{escape_json, has_dots, percent_encode, percent_encode_invalid};
-    use crate::client::url::decoded;
+    use tremor_pdk::net::percent_decode;
 
     fn after(prefix: &str, value: &str, escape: impl Fn(&mut String, usize)) -> String {
         let mut out = format!("{prefix}{value}");
@@ -216,7 +216,7 @@ mod tests {
             let encoded = after("ä/", &value, percent_encode);
             let is_plain = |it: char| it.is_ascii_alphanumeric() || "-._~%".contains(it);
             prop_assert!(encoded.chars().all(is_plain), "{}", encoded);
-            prop_assert_eq!(decoded(&encoded), Some(value));
+            prop_assert_eq!(percent_decode(&encoded), Some(value));
             prop_assert_eq!(&after("", &encoded, percent_encode_invalid), &encoded);
         }
 
