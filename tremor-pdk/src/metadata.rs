@@ -69,7 +69,11 @@ impl Text {
     /// # Errors
     /// Returns an error of the kind bad data if the metadata has no text at the path, or if a field of the template has
     /// neither text nor a default. The error contains neither the text nor the value of a field.
-    pub fn get<'b>(&'b self, key: &str, event: impl Into<EventRef<'b>>) -> Result<Cow<'b, str>> {
+    pub fn get<'a, 'b: 'a>(
+        &'a self,
+        key: &str,
+        event: impl Into<EventRef<'b>>,
+    ) -> Result<Cow<'a, str>> {
         let event = event.into();
         match self {
             Self::Fixed(text) => Ok(text.into()),
