@@ -153,7 +153,7 @@ async fn on_threads<T: Clone + Send + 'static>(
     let jobs: Vec<_> = files.chunks(count).map(start).collect();
     let mut result = Ok(());
     for job in jobs {
-        result = result.and(job.await.and_then(|synced| synced));
+        result = result.and(job.await.flatten());
     }
     result
 }
