@@ -25,7 +25,7 @@ const MANY_FILES: usize = 32;
 /// for each file even if there are a thousand hosts.
 const MAX_EVENTS: usize = 8_192;
 const MAX_BYTES: usize = 2 << 20;
-const LINGER: Duration = Duration::from_millis(10);
+const LINGER: Duration = Duration::from_millis(50);
 
 impl Targets {
     /// Returns the limits of deliveries that suit many files.
