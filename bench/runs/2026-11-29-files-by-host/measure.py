@@ -67,16 +67,16 @@ for number in range(ROUNDS):
         files = [path for path in (folder / "out").rglob("*") if path.is_file()]
         assert sum(path.stat().st_size for path in files) == size, "events are lost or repeated"
         assert len(files) == (1 if name == "one file" else HOSTS)
-        rows.append((number, name, round(seconds, 3), round(user, 3), round(system, 3)))
+        rows.append((EVENTS, number, name, round(seconds, 3), round(user, 3), round(system, 3)))
         print(*rows[-1], flush=True)
 here = pathlib.Path(__file__).parent
 with open(here / "samples.csv", "w", newline="") as file:
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(("round", "subject", "seconds", "user_s", "system_s"))
+    writer.writerow(("events", "round", "subject", "seconds", "user_s", "system_s"))
     writer.writerows(rows)
 one = None
 for name in subjects:
-    seconds, user, system = (statistics.median(row[it] for row in rows if row[1] == name) for it in (2, 3, 4))
+    seconds, user, system = (statistics.median(row[it] for row in rows if row[2] == name) for it in (3, 4, 5))
     one = one or (seconds, user + system)
     print(
         f"{name}: {EVENTS / seconds / 1e6:.2f} million events/s ({one[0] / seconds:.2f} of one file), "

@@ -135,12 +135,13 @@ impl ParallelSink for Writer {
     }
 
     async fn close(&self) -> Result<()> {
-        let destination = self.destination.clone();
-        let finish = move || match destination {
-            Destination::File(output) => output.finish(),
-            Destination::ByEvent(targets) => targets.finish(),
-        };
-        self.host.blocking(finish).await?
+        match &self.destination {
+            Destination::File(output) => {
+                let output = output.clone();
+                self.host.blocking(move || output.finish()).await?
+            }
+            Destination::ByEvent(targets) => targets.finish(&self.host).await,
+        }
     }
 }
 

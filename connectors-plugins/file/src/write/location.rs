@@ -157,10 +157,12 @@ impl Location {
     /// the other events, so these events are not delivered again.
     fn cannot_open(&self, base: &Base, error: &io::Error) -> Error {
         if let Err(error) = fs::open(&*base.folder, FOLDER, mode(0)) {
-            let error = open::transient(&error.into()).with_policy(ErrorPolicy::RETRY);
-            let folder = base.folder.display();
-            let doing = "create the folder, or change its permissions";
-            return error.context(format_args!("cannot write files below `{folder}`, {doing}"));
+            let (error, folder) = (io::Error::from(error), base.folder.display());
+            let message = format!(
+                "cannot write files below `{folder}`: {error}; create the folder, or change its permissions"
+            );
+            return Error::new(open::transient(&error).kind(), message)
+                .with_policy(ErrorPolicy::RETRY);
         }
         let remedy = match Errno::from_io_error(error) {
             Some(Errno::ACCESS | Errno::PERM) => "permission denied; change the permissions",

@@ -326,6 +326,13 @@ impl Output {
         self.syncing.finish(|| sync_data(&file)).map_err(|error| self.not_on_disk(&error))
     }
 
+    /// Writes all data of the file system to the disk, so that syncs of many files take little time after that. Has no
+    /// effect on systems other than Linux. The syncs of the files find errors.
+    pub(super) fn sync_file_system(&self) {
+        #[cfg(target_os = "linux")]
+        let _ = rustix::fs::syncfs(&*self.current().file);
+    }
+
     /// Makes everything that was written durable if acknowledgements wait for that, before the file is closed while
     /// the sink continues. Call this only after the last write.
     pub(super) fn retire(&self) -> Result<()> {

@@ -203,14 +203,6 @@ impl Targets {
         self.files_open.set_integer(open.len());
     }
 
-    /// Makes everything durable that was written to open files, also with `sync: never`. May block.
-    pub(super) fn finish(&self) -> Result<()> {
-        let open = self.open();
-        // Each file is synced, even after an error.
-        let results: Vec<_> = open.values().map(|target| target.output.finish()).collect();
-        results.into_iter().collect()
-    }
-
     fn open(&self) -> MutexGuard<'_, Lru<Target>> {
         lock(&self.open)
     }
