@@ -70,28 +70,7 @@ impl Settings {
             config.interval.is_some() || config.preset.is_some(),
         );
         let mut url = targets.add_url(&config.url)?;
-        let mut otlp_urls = Vec::new();
-        if let Some(Preset::Otlp(signal)) = config.preset {
-            if config.format != Format::Raw {
-                return Err(Error::configuration(
-                    "invalid `format`: expected `raw`, because each event is a request with `preset: { otlp: … }`",
-                ));
-            }
-            match signal.path() {
-                Some(path) if url.target.as_str() == "/" => {
-                    url.target = PathAndQuery::from_static(path);
-                }
-                Some(_) => {}
-                None => {
-                    for signal in [Signal::Logs, Signal::Metrics, Signal::Traces] {
-                        otlp_urls.push((signal, url.below(signal.path().unwrap_or_default())?));
-                    }
-                }
-            }
-            if otlp_urls.is_empty() {
-                otlp_urls.push((signal, url.clone()));
-            }
-        }
+        let otlp_urls = otlp_urls(&config, &mut url)?;
         let tls = match (&config.tls, url.is_tls) {
             (Some(_), false) => {
                 return Err(Error::configuration(
@@ -241,6 +220,34 @@ impl Settings {
             )),
         }
     }
+}
+
+/// Returns the URLs of OTLP requests, by signal, and sets the path of `url` if it has none and there is one signal. The
+/// result is empty without `preset`.
+fn otlp_urls(config: &Config, url: &mut Url) -> Result<Vec<(Signal, Url)>> {
+    let mut otlp_urls = Vec::new();
+    if let Some(Preset::Otlp(signal)) = config.preset {
+        if config.format != Format::Raw {
+            return Err(Error::configuration(
+                "invalid `format`: expected `raw`, because each event is a request with `preset: { otlp: … }`",
+            ));
+        }
+        match signal.path() {
+            Some(path) if url.target.as_str() == "/" => {
+                url.target = PathAndQuery::from_static(path);
+            }
+            Some(_) => {}
+            None => {
+                for signal in [Signal::Logs, Signal::Metrics, Signal::Traces] {
+                    otlp_urls.push((signal, url.below(signal.path().unwrap_or_default())?));
+                }
+            }
+        }
+        if otlp_urls.is_empty() {
+            otlp_urls.push((signal, url.clone()));
+        }
+    }
+    Ok(otlp_urls)
 }
 
 /// Validates `retry_statuses` and `fail_statuses`.

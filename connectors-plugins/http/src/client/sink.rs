@@ -167,7 +167,7 @@ impl Posts {
             match posted {
                 Ok(()) => {}
                 Err(failure) if failure.is_dead_letter() => {
-                    exceptions.reject(*event, failure.error)
+                    exceptions.reject(*event, failure.error);
                 }
                 Err(failure) => {
                     if failure.is_of_events() {
