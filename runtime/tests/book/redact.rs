@@ -67,7 +67,7 @@ fn examples_of_the_redact_page_have_the_shown_results() {
         let [("yaml", operators), ("json", event), ("json", expected)] = example else { continue };
         let (_, run) = run(flow(operators), &format!("{event}\n"));
         run.expect(0, &["1 events in, 1 out, 0 dead-lettered"]);
-        let [mut found, expected] = [run.stdout.as_str(), expected]
+        let [mut found, expected] = [run.stdout.as_str(), *expected]
             .map(|text| serde_json::from_str::<Value>(text).unwrap());
         without_hashes(&mut found);
         assert_eq!(found, expected, "{operators}");
