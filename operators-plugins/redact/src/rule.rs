@@ -6,6 +6,9 @@ use tremor_pdk::{Error, Field, Replacement, Result, Shape, ValueRef};
 
 use crate::{change::Change, pattern::Finder};
 
+/// Maximum capacity of a buffer that is kept for the next text, in bytes.
+const MAX_KEPT: usize = 1 << 20;
+
 /// A compiled rule.
 pub(crate) struct Rule {
     pub(crate) fields: Vec<Field>,
@@ -32,7 +35,10 @@ pub(crate) struct Content {
 impl Content {
     /// Sets the content to that of a text, of binary data, or to the text of a number. Returns `false` for another value.
     pub(crate) fn load(&mut self, value: ValueRef<'_>) -> bool {
-        self.data.clear();
+        for buffer in [&mut self.data, &mut self.next] {
+            buffer.clear();
+            buffer.shrink_to(MAX_KEPT);
+        }
         self.written.clear();
         self.is_text = true;
         match value.shape() {

@@ -67,8 +67,8 @@ fn examples_of_the_redact_page_have_the_shown_results() {
         let [("yaml", operators), ("json", event), ("json", expected)] = example else { continue };
         let (_, run) = run(flow(operators), &format!("{event}\n"));
         run.expect(0, &["1 events in, 1 out, 0 dead-lettered"]);
-        let [mut found, expected] =
-            [&run.stdout, *expected].map(|text| serde_json::from_str::<Value>(text).unwrap());
+        let [mut found, expected] = [run.stdout.as_str(), *expected]
+            .map(|text| serde_json::from_str::<Value>(text).unwrap());
         without_hashes(&mut found);
         assert_eq!(found, expected, "{operators}");
         examples += 1;
@@ -130,7 +130,6 @@ fn check_reports_mistakes_of_rules_without_the_secret() {
             "key: 'shortsecret', rules: [{ fields: [a], hash: hmac_sha256 }]",
             "at least 16 bytes, found 11",
         ),
-        ("key: 12345678901234567, rules: [{ fields: [a], hash: hmac_sha256 }]", "key"),
         ("rules: [{ fields: [a], hash: md5 }]", "md5"),
         ("rules: [{ fields: [a], patterns: [mail] }]", "mail"),
         ("rules: [{ fields: [a], regex: ['a*'] }]", "matches the empty text"),
@@ -142,7 +141,6 @@ fn check_reports_mistakes_of_rules_without_the_secret() {
         let run = flow(&operators).tremor(&["check", "flow.yaml"]);
         assert_eq!(run.status, Some(2), "{config}\n{}", run.stderr);
         assert!(run.stderr.contains(expected), "{config}\n{}", run.stderr);
-        let shows = ["shortsecret", "12345678901234567"].iter().any(|key| run.stderr.contains(key));
-        assert!(!shows, "{config}\n{}", run.stderr);
+        assert!(!run.stderr.contains("shortsecret"), "{config}\n{}", run.stderr);
     }
 }

@@ -44,6 +44,9 @@ pub enum Replacement {
     Bytes,
 }
 
+/// Maximum capacity of the buffer of new texts that is kept for the next event, in bytes.
+const MAX_KEPT: usize = 1 << 20;
+
 impl TextFields {
     /// Compiles a list of fields of the payload or the metadata.
     #[must_use]
@@ -122,6 +125,7 @@ impl Batch {
         ));
         replaced.clear();
         contents.clear();
+        contents.shrink_to(MAX_KEPT);
         for (number, range) in ranges.iter().enumerate() {
             if range.is_empty() {
                 continue;
