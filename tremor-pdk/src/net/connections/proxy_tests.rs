@@ -102,6 +102,7 @@ impl Scene {
         assert!(found.eq(events.iter().copied()), "{:?}", self.events);
     }
 
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a whole number")]
     fn metric(&self, name: &str) -> u64 {
         self.test.metric(name).map_or(0, |value| value as u64)
     }

@@ -47,9 +47,7 @@ impl Scene {
         batch.set_limit(limit);
         assert_eq!(self.test.block_on(self.source.pull(&mut batch)), Ok(Pull::Events));
         let path = self.path();
-        for event in batch.iter() {
-            assert_eq!(event.origin(), path.to_str());
-        }
+        batch.iter().for_each(|event| assert_eq!(event.origin(), path.to_str()));
         batch.iter().map(|event| event.raw().to_vec()).collect()
     }
 }
