@@ -56,9 +56,11 @@ impl State {
         begins_drain || sinks.any(|sink| !(sink.has_senders)())
     }
 
-    /// Returns whether a sink that has to give up what it has still runs, or else no connector does.
+    /// Returns whether a sink that has to give up what it has still runs, or else no connector does. A connector whose
+    /// sink has ended may still close, as any other connector.
     fn is_ending(&self) -> bool {
-        let is_over = |sink: &super::Sink| sink.connector.status().state.is_over();
+        let is_over =
+            |sink: &super::Sink| sink.has_ended || sink.connector.status().state.is_over();
         let mut given_up = self.sinks.iter().filter(|sink| !sink.when_full.blocks());
         given_up.any(|sink| !is_over(sink))
             || self.connectors.iter().all(|it| it.status().state.is_over())
@@ -94,6 +96,14 @@ impl Control {
         while self.state.read(State::is_ending) && !is_over() {
             self.clock.sleep(limit / 40).await;
         }
+    }
+
+    /// Records that the sink of `connector`, which stops no source, has ended, and has no event any more.
+    pub(crate) fn sink_ended(&self, connector: &str) {
+        self.state.update(|state| {
+            let sinks = state.sinks.iter_mut().filter(|it| it.connector.name() == connector);
+            sinks.for_each(|sink| sink.has_ended = true);
+        });
     }
 
     /// Returns whether the sink of `connector` has to give up what it has.

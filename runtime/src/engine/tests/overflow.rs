@@ -2,7 +2,7 @@
 
 use std::{
     num::NonZeroU64,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     task::{Context, Poll},
     time::Duration,
 };
@@ -200,6 +200,28 @@ fn drain_leaves_time_for_what_a_sink_passes_on_to_err() {
         assert_eq!(found, (events, 0, 0), "{when_full:?}");
         assert_eq!(beside.letters().len() as u64, events, "{when_full:?}");
         assert_eq!(sorted(&beside.source.reports), pulls(read, true));
+    }
+}
+
+/// The drain may take an hour, and a stopped flow has two seconds more.
+#[test]
+fn connector_that_hangs_in_close_delays_the_end_as_others_do() {
+    for when_full in [WhenFull::Block, WhenFull::DropOldest, WhenFull::DeadLetter] {
+        let sink = ScriptedSink(SinkScript::of([])).peer();
+        sink.hangs_in_close.store(true, Ordering::Relaxed);
+        let mut source = Pulls::numbers(5);
+        source.until = Some(Arc::default());
+        let setup = flow("source -> sink, sink/err -> letters", when_full);
+        let clock = setup.control.clock().clone();
+        let start = clock.now();
+        let report = Beside::new(source, sink).run_during(setup, async |control| {
+            control.clock().sleep(Duration::from_mins(59)).await;
+            control.drain_within(Duration::from_secs(1));
+        });
+        let took = clock.elapsed(start);
+        assert!(report.cut_off, "{when_full:?}: {report:?}");
+        assert!(took < Duration::from_mins(59) + Duration::from_secs(4), "{when_full:?}: {took:?}");
+        assert_eq!(of_sink(&report), [15, 0, 0], "{when_full:?}");
     }
 }
 

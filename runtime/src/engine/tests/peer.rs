@@ -4,7 +4,7 @@ use std::{
     collections::VecDeque,
     sync::{
         Arc, Mutex, MutexGuard,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::{Context, Poll},
 };
@@ -41,6 +41,8 @@ pub(super) struct Peer {
     last: Mutex<Arc<Connection>>,
     /// Maximum number of tasks that waited for a change of the flow's control. It is sampled at each call.
     pub(super) most_waiting: AtomicUsize,
+    /// `true` if `close` of the connector never returns.
+    pub(super) hangs_in_close: AtomicBool,
     pub(super) control: Arc<Control>,
 }
 
@@ -55,6 +57,7 @@ impl Peer {
             calls: Mutex::default(),
             last: Mutex::default(),
             most_waiting: AtomicUsize::default(),
+            hangs_in_close: AtomicBool::default(),
             control: control(0),
         }
     }
@@ -150,7 +153,8 @@ impl DynConnector for Instance {
 
     fn hook(&mut self, hook: Hook) -> BoxFuture<'_, Result<()>> {
         self.called(hook.as_str());
-        Box::pin(async { Ok(()) })
+        let hangs = hook == Hook::CLOSE && self.peer.hangs_in_close.load(Ordering::Relaxed);
+        if hangs { Box::pin(std::future::pending()) } else { Box::pin(async { Ok(()) }) }
     }
 }
 
