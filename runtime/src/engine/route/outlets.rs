@@ -17,7 +17,8 @@ use crate::engine::{
 };
 use crate::flow::WhenFull;
 
-/// Part of the events in the queue of a sink that leave at once, as a divisor, if a source waits for the sink.
+/// Divisor of the number of events in the queue of a sink. The quotient is the number of events that leave at once if a
+/// source waits for the sink.
 const SHARE: usize = 4;
 
 /// A queue to which a component sends events.
@@ -128,8 +129,9 @@ impl Outlets {
     /// for which it has no capacity. Call this if a source waits because of `bound`. Batches that would be dropped wait
     /// for no acknowledgement.
     ///
-    /// As many events leave as [`SHARE`] of the queue, and at least one batch. If the sink kept all events that the limit
-    /// of a source allows but one batch, the source could never have more than that batch on its way to other sinks.
+    /// At least one batch leaves, and at least the part [`SHARE`] of the events in the queue. If the sink kept all events
+    /// that the limit of a source allows but one batch, the source could never have more than that batch on its way to
+    /// other sinks.
     pub(crate) async fn relieve(&mut self, bound: Bound, connection: Option<&Connection>) {
         let mut ready = VecDeque::new();
         for at in 0..self.all.len() {
