@@ -58,12 +58,18 @@ impl State {
 
     /// Returns whether a sink that has to give up what it has still runs, or else no connector does. A connector whose
     /// sink has ended may still close, as any other connector.
-    fn is_ending(&self) -> bool {
+    fn is_giving_up(&self) -> bool {
         let is_over =
             |sink: &super::Sink| sink.has_ended || sink.connector.status().state.is_over();
         let mut given_up = self.sinks.iter().filter(|sink| !sink.when_full.blocks());
         given_up.any(|sink| !is_over(sink))
             || self.connectors.iter().all(|it| it.status().state.is_over())
+    }
+
+    /// Returns whether no connector that runs has events for its sink, so that all only have to close.
+    fn is_closing(&self) -> bool {
+        let mut running = self.connectors.iter().filter(|it| !it.status().state.is_over());
+        running.all(|it| it.in_flight() + it.queued() == 0)
     }
 }
 
@@ -84,16 +90,26 @@ impl Control {
     }
 
     /// Lets all sinks that stop no source give up what they have, because the time is over that a drain may take. Waits
-    /// until they have ended, for at most `limit` or until the flow is stopped. If the other connectors have ended too,
-    /// also waits for the end of the flow.
+    /// until they have ended, for at most `limit` or until the flow is stopped. If the other connectors have no events
+    /// then, also gives them a quarter of `limit` to close: sinks after the port `err` of a sink that gives up begin to
+    /// close only now.
     pub(crate) async fn give_up(&self, limit: Duration) {
         if self.state.read(|state| state.sinks.iter().all(|sink| sink.when_full.blocks())) {
             return;
         }
         self.state.update(|state| state.ends.gives_up = true);
         let start = self.clock.now();
-        let is_over = || self.has_reached(Phase::Stopped) || self.clock.elapsed(start) >= limit;
-        while self.state.read(State::is_ending) && !is_over() {
+        let mut closing_since = None;
+        while !self.has_reached(Phase::Stopped) && self.clock.elapsed(start) < limit {
+            let now = self.clock.now();
+            let (gives_up, closes) =
+                self.state.read(|state| (state.is_giving_up(), state.is_closing()));
+            let since = *closing_since.get_or_insert(now);
+            if gives_up {
+                closing_since = None;
+            } else if !closes || now.saturating_duration_since(since) >= limit / 4 {
+                break;
+            }
             self.clock.sleep(limit / 40).await;
         }
     }

@@ -4,9 +4,10 @@ use std::{
     collections::VecDeque,
     sync::{
         Arc, Mutex, MutexGuard,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
     task::{Context, Poll},
+    time::Duration,
 };
 
 use tremor_abi::connector::Hook;
@@ -17,6 +18,7 @@ use super::{
     doubles::{ScriptedSink, Shared, SinkScript},
 };
 use crate::{
+    clock::Clock,
     dynamic::{BoxFuture, CodecRequirement, DynConnector, DynHalves, DynSink, DynSource},
     engine::{Connection, Control, parts::MakeConnector},
     flow,
@@ -41,8 +43,8 @@ pub(super) struct Peer {
     last: Mutex<Arc<Connection>>,
     /// Maximum number of tasks that waited for a change of the flow's control. It is sampled at each call.
     pub(super) most_waiting: AtomicUsize,
-    /// `true` if `close` of the connector never returns.
-    pub(super) hangs_in_close: AtomicBool,
+    /// Clock and duration of `close` of the connector. Unless set, `close` returns at once.
+    pub(super) close_takes: Mutex<Option<(Clock, Duration)>>,
     pub(super) control: Arc<Control>,
 }
 
@@ -57,7 +59,7 @@ impl Peer {
             calls: Mutex::default(),
             last: Mutex::default(),
             most_waiting: AtomicUsize::default(),
-            hangs_in_close: AtomicBool::default(),
+            close_takes: Mutex::default(),
             control: control(0),
         }
     }
@@ -153,8 +155,13 @@ impl DynConnector for Instance {
 
     fn hook(&mut self, hook: Hook) -> BoxFuture<'_, Result<()>> {
         self.called(hook.as_str());
-        let hangs = hook == Hook::CLOSE && self.peer.hangs_in_close.load(Ordering::Relaxed);
-        if hangs { Box::pin(std::future::pending()) } else { Box::pin(async { Ok(()) }) }
+        let takes = lock(&self.peer.close_takes).clone().filter(|_| hook == Hook::CLOSE);
+        Box::pin(async move {
+            if let Some((clock, duration)) = takes {
+                clock.sleep(duration).await;
+            }
+            Ok(())
+        })
     }
 }
 
