@@ -85,5 +85,5 @@ pub(crate) const SPIN: Duration = Duration::from_micros(25);
 /// 100,000 events/s, the median latency is 5 µs with spinning and 148 µs without (`bench/runs/2026-11-26-scheduling`).
 pub(crate) const CLOSE_NS: u64 = 50_000;
 
-/// Pause between two batches that a queue gives up because a source waits. Meanwhile the events may be acknowledged.
+/// Pause after a queue has given batches up because a source waits. Meanwhile the events may be acknowledged.
 pub(crate) const RELIEF: Duration = Duration::from_millis(10);

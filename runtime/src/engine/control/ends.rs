@@ -56,12 +56,20 @@ impl State {
         begins_drain || sinks.any(|sink| !(sink.has_senders)())
     }
 
-    /// Returns whether a sink that has to give up what it has still runs, or else no connector does.
-    fn is_ending(&self) -> bool {
-        let is_over = |sink: &super::Sink| sink.connector.status().state.is_over();
+    /// Returns whether a sink that has to give up what it has still runs, or else no connector does. A connector whose
+    /// sink has ended may still close, as any other connector.
+    fn is_giving_up(&self) -> bool {
+        let is_over =
+            |sink: &super::Sink| sink.has_ended || sink.connector.status().state.is_over();
         let mut given_up = self.sinks.iter().filter(|sink| !sink.when_full.blocks());
         given_up.any(|sink| !is_over(sink))
             || self.connectors.iter().all(|it| it.status().state.is_over())
+    }
+
+    /// Returns whether no connector that runs has events for its sink, so that all only have to close.
+    fn is_closing(&self) -> bool {
+        let mut running = self.connectors.iter().filter(|it| !it.status().state.is_over());
+        running.all(|it| it.in_flight() + it.queued() == 0)
     }
 }
 
@@ -82,18 +90,36 @@ impl Control {
     }
 
     /// Lets all sinks that stop no source give up what they have, because the time is over that a drain may take. Waits
-    /// until they have ended, for at most `limit` or until the flow is stopped. If the other connectors have ended too,
-    /// also waits for the end of the flow.
+    /// until they have ended, for at most `limit` or until the flow is stopped. If the other connectors have no events
+    /// then, also gives them a quarter of `limit` to close: sinks after the port `err` of a sink that gives up begin to
+    /// close only now.
     pub(crate) async fn give_up(&self, limit: Duration) {
         if self.state.read(|state| state.sinks.iter().all(|sink| sink.when_full.blocks())) {
             return;
         }
         self.state.update(|state| state.ends.gives_up = true);
         let start = self.clock.now();
-        let is_over = || self.has_reached(Phase::Stopped) || self.clock.elapsed(start) >= limit;
-        while self.state.read(State::is_ending) && !is_over() {
+        let mut closing_since = None;
+        while !self.has_reached(Phase::Stopped) && self.clock.elapsed(start) < limit {
+            let now = self.clock.now();
+            let (gives_up, closes) =
+                self.state.read(|state| (state.is_giving_up(), state.is_closing()));
+            let since = *closing_since.get_or_insert(now);
+            if gives_up {
+                closing_since = None;
+            } else if !closes || now.saturating_duration_since(since) >= limit / 4 {
+                break;
+            }
             self.clock.sleep(limit / 40).await;
         }
+    }
+
+    /// Records that the sink of `connector`, which stops no source, has ended, and has no event any more.
+    pub(crate) fn sink_ended(&self, connector: &str) {
+        self.state.update(|state| {
+            let sinks = state.sinks.iter_mut().filter(|it| it.connector.name() == connector);
+            sinks.for_each(|sink| sink.has_ended = true);
+        });
     }
 
     /// Returns whether the sink of `connector` has to give up what it has.

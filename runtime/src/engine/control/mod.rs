@@ -274,6 +274,7 @@ impl Control {
             has_senders,
             ended_at: None,
             gives_up: false,
+            has_ended: false,
             outage,
         };
         self.state.update(|state| state.sinks.push(sink));

@@ -85,6 +85,11 @@ impl Sender {
         poll_fn(|context| self.mailbox.poll_capacity(context, &mut self.slot)).await;
     }
 
+    /// Returns the number of events in the queue.
+    pub(crate) fn events(&self) -> usize {
+        self.mailbox.gauge().events()
+    }
+
     /// Sets the memory of the batches that are to be sent after the next one, in bytes. It is counted while the next one
     /// waits for capacity.
     pub(crate) fn set_behind(&mut self, bytes: usize) {

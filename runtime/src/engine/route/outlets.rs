@@ -17,6 +17,10 @@ use crate::engine::{
 };
 use crate::flow::WhenFull;
 
+/// Divisor of the number of events in the queue of a sink. The quotient is the number of events that leave at once if a
+/// source waits for the sink.
+const SHARE: usize = 4;
+
 /// A queue to which a component sends events.
 pub(crate) struct Outlet {
     pub(crate) queue: Sender,
@@ -121,31 +125,51 @@ impl Outlets {
         spent
     }
 
-    /// Gives up a waiting delivery of each sink that takes nothing, or else a batch of its queue, if the queue gives up
-    /// batches for which it has no capacity. Call this if a source waits because of `bound`. Batches that would be
-    /// dropped wait for no acknowledgement.
+    /// Gives up waiting deliveries of each sink that takes nothing, and batches of its queue, if the queue gives up batches
+    /// for which it has no capacity. Call this if a source waits because of `bound`. Batches that would be dropped wait
+    /// for no acknowledgement.
+    ///
+    /// At least one batch leaves, and at least the part [`SHARE`] of the events in the queue. If the sink kept all events
+    /// that the limit of a source allows but one batch, the source could never have more than that batch on its way to
+    /// other sinks.
     pub(crate) async fn relieve(&mut self, bound: Bound, connection: Option<&Connection>) {
         let mut ready = VecDeque::new();
         for at in 0..self.all.len() {
-            let outlet = &mut self.all[at];
+            let outlet = &self.all[at];
             let for_memory = bound == Bound::Memory && outlet.when_full.drops();
             let gives_up = !outlet.overflow.is_empty() || for_memory;
             if !gives_up || !outlet.stalled.is_down() {
                 continue;
             }
-            // The deliveries of the sink are older than the batches in its queue.
-            let newest = outlet.when_full == WhenFull::DropNewest;
-            let in_queue = newest && outlet.queue.remove();
-            let waiting = if in_queue { Vec::new() } else { outlet.stalled.remove(newest) };
-            if waiting.is_empty() && !in_queue {
-                outlet.queue.remove();
+            let mut left = outlet.queue.events() / SHARE;
+            loop {
+                let Some(given) = self.give_up_one(at, &mut ready) else { break };
+                if given >= left {
+                    break;
+                }
+                left -= given;
             }
-            for item in waiting {
-                self.pass(at, item, OverflowReason::QueueFull, &mut ready);
-            }
-            self.pass_overflow(at, OverflowReason::QueueFull, &mut ready);
         }
         self.send(&mut ready, connection).await;
+    }
+
+    /// Gives up a waiting delivery of the sink `at` or a batch of its queue. Returns the number of its events, or `None` if
+    /// there is none.
+    fn give_up_one(&mut self, at: usize, ready: &mut VecDeque<(usize, Queued)>) -> Option<usize> {
+        let outlet = &mut self.all[at];
+        let queued = outlet.queue.events();
+        // The deliveries of the sink are older than the batches in its queue.
+        let newest = outlet.when_full == WhenFull::DropNewest;
+        let in_queue = newest && outlet.queue.remove();
+        let waiting = if in_queue { Vec::new() } else { outlet.stalled.remove(newest) };
+        let is_given = in_queue || !waiting.is_empty() || outlet.queue.remove();
+        let mut events = queued.saturating_sub(outlet.queue.events());
+        for item in waiting {
+            events += item.batch.len();
+            self.pass(at, item, OverflowReason::QueueFull, ready);
+        }
+        self.pass_overflow(at, OverflowReason::QueueFull, ready);
+        is_given.then_some(events)
     }
 
     /// Waits for capacity for the batches in `late`. Batches for different queues do not wait for each other.
@@ -282,6 +306,43 @@ mod tests {
         (0, InFlight::new(batch, Token::untracked()).into())
     }
 
+    fn outlet(queue: Sender, when_full: WhenFull) -> Outlet {
+        Outlet {
+            queue,
+            name: "out".into(),
+            stats: Arc::default(),
+            overflow: Vec::new(),
+            when_full,
+            is_for_overflow: false,
+            stalled: Arc::default(),
+        }
+    }
+
+    #[test]
+    fn relief_gives_up_a_quarter_and_at_least_one_batch() {
+        let queue = |overflow| {
+            let bounds = Bounds { events: usize::MAX, bytes: usize::MAX };
+            bounded(bounds, overflow, &Processors::default(), &Clock::default())
+        };
+        let (full, receiver) = queue(Overflow::ReturnOldest);
+        let (rest, other) = queue(Overflow::Wait);
+        let full = Outlet { overflow: vec![1], ..outlet(full, WhenFull::DeadLetter) };
+        full.stalled.set_down(true);
+        let rest = Outlet { is_for_overflow: true, ..outlet(rest, WhenFull::Block) };
+        let control = Arc::new(Control::new(Clock::default()));
+        let mut outlets = Outlets::new(vec![full, rest], control);
+        let mut ready: VecDeque<_> = (0..40).map(|_| batch()).collect();
+        let bound = Bound::InFlight(tremor_pdk::InFlight::UNLIMITED);
+        crate::executor::block_on(async {
+            outlets.send(&mut ready, None).await;
+            for expected in [30, 23, 18, 14, 11, 9, 7, 6, 5, 4, 3, 2, 1, 0, 0] {
+                outlets.relieve(bound, None).await;
+                let counts = (receiver.gauge().events(), other.gauge().events());
+                assert_eq!(counts, (expected, 40 - expected));
+            }
+        });
+    }
+
     #[test]
     fn memory_of_all_batches_that_wait_is_counted() {
         let clock = Clock::default();
@@ -289,15 +350,7 @@ mod tests {
         let (queue, mut receiver) = bounded(bounds, Overflow::Wait, &Processors::default(), &clock);
         let account = MemoryBudget::default().flow("flow").account("out");
         receiver.gauge().count_in(account.clone());
-        let outlet = Outlet {
-            queue,
-            name: "out".into(),
-            stats: Arc::default(),
-            overflow: Vec::new(),
-            when_full: WhenFull::Block,
-            is_for_overflow: false,
-            stalled: Arc::default(),
-        };
+        let outlet = outlet(queue, WhenFull::Block);
         let mut outlets = Outlets::new(vec![outlet], Arc::new(Control::new(clock)));
         let mut context = Context::from_waker(Waker::noop());
         let mut ready: VecDeque<_> = (0..4).map(|_| batch()).collect();

@@ -203,6 +203,47 @@ fn drain_leaves_time_for_what_a_sink_passes_on_to_err() {
     }
 }
 
+/// The drain may take an hour, and a stopped flow has two seconds more.
+#[test]
+fn connector_that_hangs_in_close_delays_the_end_as_others_do() {
+    for when_full in [WhenFull::Block, WhenFull::DropOldest, WhenFull::DeadLetter] {
+        let sink = ScriptedSink(SinkScript::of([])).peer();
+        let mut source = Pulls::numbers(5);
+        source.until = Some(Arc::default());
+        let setup = flow("source -> sink, sink/err -> letters", when_full);
+        let clock = setup.control.clock().clone();
+        *sink.close_takes.lock().unwrap() = Some((clock.clone(), Duration::from_hours(100)));
+        let start = clock.now();
+        let report = Beside::new(source, sink).run_during(setup, async |control| {
+            control.clock().sleep(Duration::from_mins(59)).await;
+            control.drain_within(Duration::from_secs(1));
+        });
+        let took = clock.elapsed(start);
+        assert!(report.cut_off, "{when_full:?}: {report:?}");
+        assert!(took < Duration::from_mins(59) + Duration::from_secs(4), "{when_full:?}: {took:?}");
+        assert_eq!(of_sink(&report), [15, 0, 0], "{when_full:?}");
+    }
+}
+
+/// The connector `peer` begins to close only when `sink`, which never answers, gives up its events.
+#[test]
+fn sink_after_err_of_one_that_gives_up_has_time_to_close() {
+    let peer = ScriptedSink(SinkScript::of([])).peer();
+    let setup = flow("source -> sink, sink/err -> peer", WhenFull::DropOldest);
+    let clock = setup.control.clock().clone();
+    *peer.close_takes.lock().unwrap() = Some((clock, Duration::from_millis(100)));
+    let mut source = Pulls::numbers(5);
+    source.until = Some(Arc::default());
+    let sink = Slow::peer(&SinkScript::of([]), 0);
+    let beside = Beside { down: Some(peer), ..Beside::new(source, sink) };
+    let report = beside.run_during(setup, async |control| {
+        control.clock().sleep(Duration::from_secs(1)).await;
+        control.advance(Phase::Draining);
+    });
+    assert!(!report.cut_off && report.unfinished.is_empty(), "{report:?}");
+    assert_eq!(of_sink(&report)[1], 15);
+}
+
 #[test]
 fn sink_that_fails_permanently_passes_its_events_on_to_err() {
     let beside = Beside::new(Pulls::numbers(5), down());

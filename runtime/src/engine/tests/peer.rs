@@ -7,6 +7,7 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
     task::{Context, Poll},
+    time::Duration,
 };
 
 use tremor_abi::connector::Hook;
@@ -17,6 +18,7 @@ use super::{
     doubles::{ScriptedSink, Shared, SinkScript},
 };
 use crate::{
+    clock::Clock,
     dynamic::{BoxFuture, CodecRequirement, DynConnector, DynHalves, DynSink, DynSource},
     engine::{Connection, Control, parts::MakeConnector},
     flow,
@@ -41,6 +43,8 @@ pub(super) struct Peer {
     last: Mutex<Arc<Connection>>,
     /// Maximum number of tasks that waited for a change of the flow's control. It is sampled at each call.
     pub(super) most_waiting: AtomicUsize,
+    /// Clock and duration of `close` of the connector. Unless set, `close` returns at once.
+    pub(super) close_takes: Mutex<Option<(Clock, Duration)>>,
     pub(super) control: Arc<Control>,
 }
 
@@ -55,6 +59,7 @@ impl Peer {
             calls: Mutex::default(),
             last: Mutex::default(),
             most_waiting: AtomicUsize::default(),
+            close_takes: Mutex::default(),
             control: control(0),
         }
     }
@@ -150,7 +155,13 @@ impl DynConnector for Instance {
 
     fn hook(&mut self, hook: Hook) -> BoxFuture<'_, Result<()>> {
         self.called(hook.as_str());
-        Box::pin(async { Ok(()) })
+        let takes = lock(&self.peer.close_takes).clone().filter(|_| hook == Hook::CLOSE);
+        Box::pin(async move {
+            if let Some((clock, duration)) = takes {
+                clock.sleep(duration).await;
+            }
+            Ok(())
+        })
     }
 }
 

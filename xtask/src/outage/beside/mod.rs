@@ -22,7 +22,7 @@ use crate::process::{load, need};
 use crate::project::{empty_folder, root, run};
 use crate::scenario::{Judgement, Scenario, Stage, csv, spread};
 
-/// Number of restarts of the third sink in a case.
+/// Number of restarts of the third sink in a case. In a short disturbance, they follow each other at once.
 const RESTARTS: u32 = 100;
 /// Least throughput of the other sinks, as a part of that beside a third sink that is not disturbed.
 const LEAST: f64 = 0.95;
@@ -190,8 +190,16 @@ impl Scenario for Arguments {
                     .filter(|it| !it.fault.is_empty())
                     .map(|it| it.fault.as_str())
                     .collect();
+                let exhausted = of.iter().filter(|it| it.exhausted).count();
+                let unknown = if exhausted > 0 {
+                    format!(
+                        "; the source has read everything in {exhausted} measurements: use fewer `--seconds`"
+                    )
+                } else {
+                    String::new()
+                };
                 let text = format!(
-                    "{} {third:?}: {median:.2} ({low:.2}, {high:.2}) {}",
+                    "{} {third:?}: {median:.2} ({low:.2}, {high:.2}){unknown} {}",
                     policy.name(),
                     faults.join("; ")
                 );

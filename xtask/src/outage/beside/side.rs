@@ -68,7 +68,9 @@ impl Side {
             program.arguments(["--drain-timeout", &format!("{DRAIN}s"), "beside.yaml"]).start()?;
         let api = process.api()?;
         process.until("a source that reads", PATIENCE, |_| {
-            let input = api.json("GET", &format!("/v1/flows/{FLOW}/connectors/input"))?;
+            // The API answers with an error until the flow has started.
+            let (_, input) = api.ask("GET", &format!("/v1/flows/{FLOW}/connectors/input"))?;
+            let input: Value = serde_json::from_str(&input).unwrap_or_default();
             Ok((input["state"] == "running").then_some(()))
         })?;
         let clients = Clients::start(&source);

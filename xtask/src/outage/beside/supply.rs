@@ -18,7 +18,7 @@ use crate::scenario::Stage;
 
 /// The kinds of sources, each with the number of events that a flow can read.
 pub(super) const KINDS: [(&str, u64); 5] = [
-    ("file", 4_000_000),
+    ("file", 12_000_000),
     ("journald", 1_000_000),
     ("nats", 400_000),
     ("kafka", 1_500_000),
