@@ -18,6 +18,7 @@ mod kept;
 mod layout;
 mod limits;
 mod log;
+mod moving;
 mod open;
 mod positions;
 mod prepare;

@@ -1,7 +1,6 @@
 //! Opening a log: repairs what a crash or damage left, and makes durable what it found before anything is delivered.
 
 use std::collections::VecDeque;
-use std::io::IoSlice;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -12,20 +11,16 @@ use crate::faults::fault;
 use crate::files::Files;
 use crate::find::{Contents, Identity, Segment, find, write_identity};
 use crate::kept::Kept;
-use crate::layout::{BLOCK, align};
+use crate::layout::BLOCK;
 use crate::limits::{Limits, STAGING};
 use crate::positions::PositionsFile;
 use crate::prepare::{Free, Pool};
-use crate::record::{HEADER_LEN, stamp};
+use crate::record::HEADER_LEN;
 use crate::report::{Damage, DamageKind, Opened};
 use crate::scan::{KnownEnd, Scan, scan};
-use crate::segment::{Copies, DATA, SegmentHeader, repair, write_header};
+use crate::segment::{Copies, DATA, SegmentHeader, repair};
 use crate::settled::Settled;
 use crate::state::{Live, Shared, State};
-use crate::walker::{Step, Walker};
-
-/// A last segment with at most this many bytes of records is moved to the new one as a whole.
-const MOVE_WHOLE: u64 = 1 << 20;
 
 /// Maximum number of records that a run may have numbered without making them durable: those that fit into the bytes
 /// that may wait for the disk.
@@ -93,16 +88,17 @@ pub(crate) fn open(
 }
 
 /// A segment with records that are not settled.
-struct Unsettled {
-    segment: Segment,
-    scan: Scan,
+pub(crate) struct Unsettled {
+    pub(crate) segment: Segment,
+    pub(crate) scan: Scan,
 }
 
-struct Repair<'a> {
-    files: &'a Files,
-    limits: Limits,
+/// An opening that has read what is there.
+pub(crate) struct Repair<'a> {
+    pub(crate) files: &'a Files,
+    pub(crate) limits: Limits,
     kept: Kept<'a>,
-    pool: Pool,
+    pub(crate) pool: Pool,
     damage: Vec<Damage>,
 }
 
@@ -320,7 +316,7 @@ impl Repair<'_> {
         }
     }
 
-    fn add_free(&mut self, segment: Segment, before: u64) -> Result<(), DeviceError> {
+    pub(crate) fn add_free(&mut self, segment: Segment, before: u64) -> Result<(), DeviceError> {
         if segment.len == self.limits.segment_bytes {
             self.pool.reuse(Free { id: segment.id, file: segment.file, before });
         } else {
@@ -330,7 +326,7 @@ impl Repair<'_> {
         Ok(())
     }
 
-    fn live(&self, segment: Segment, last: u64, end: u64) -> Live {
+    pub(crate) fn live(&self, segment: Segment, last: u64, end: u64) -> Live {
         Live {
             id: segment.id,
             file: segment.file,
@@ -343,157 +339,4 @@ impl Repair<'_> {
             is_reusable: segment.len == self.limits.segment_bytes,
         }
     }
-
-    /// Moves the records of the last segment that may not be durable to a new segment, and gives the space behind the
-    /// remaining ones back. Returns the new segment, with the offset of its next commit.
-    ///
-    /// A sync of the old segment would not prove that they are durable, because an earlier sync may have failed.
-    #[expect(clippy::type_complexity, reason = "the parts have nothing in common")]
-    fn move_last(
-        &mut self,
-        last: Unsettled,
-        epoch: u64,
-        settled: &Settled,
-        sequence: u64,
-        previous: &mut Previous,
-        live: &mut std::collections::BTreeMap<u64, Live>,
-    ) -> Result<Option<(u64, Arc<dyn DiskFile>, u64)>, DeviceError> {
-        let Unsettled { segment, scan } = last;
-        let path = self.files.segment(segment.id);
-        if fault("found records not synced") {
-            live.insert(segment.header.sequence, self.live(segment, scan.last, scan.end));
-            return Ok(None);
-        }
-        let is_small = scan.end - DATA <= MOVE_WHOLE.min(self.limits.segment_bytes / 4);
-        let whole = (DATA, segment.header.first.saturating_sub(1));
-        let (start, last_before) = if is_small { whole } else { scan.commit };
-        let mut records = self.read_from(&segment, start, last_before, scan.end)?;
-        records.retain(|(number, _)| !settled.contains(*number));
-        let bytes: u64 = records.iter().map(|it| it.1.len() as u64).sum();
-        let numbers = records.first().map(|it| it.0).zip(records.last().map(|it| it.0));
-        let target = match numbers {
-            Some(numbers) if DATA + bytes <= self.limits.segment_bytes => {
-                self.target()?.zip(Some(numbers))
-            }
-            _ => None,
-        };
-        let Some((free, (first, last))) = target else {
-            // Nothing is to be moved, or there is no space to move it to.
-            segment.file.sync().map_err(at("sync", &path))?;
-            live.insert(segment.header.sequence, self.live(segment, scan.last, scan.end));
-            return Ok(None);
-        };
-        for (number, record) in &mut records {
-            stamp(record, *number, epoch);
-        }
-        let header = SegmentHeader {
-            sequence,
-            epoch,
-            first,
-            previous: segment.header.sequence,
-            previous_end: if fault("tail not cut") { segment.len } else { start },
-            previous_last: last_before,
-            before: free.before,
-        };
-        let records: Vec<Vec<u8>> = records.into_iter().map(|it| it.1).collect();
-        write_moved(&*free.file, &header, &records)
-            .map_err(at("write to", &self.files.segment(free.id)))?;
-        let end = DATA + bytes;
-        *previous = Previous { sequence, end, last };
-        let size = self.limits.segment_bytes;
-        let (id, file) = (free.id, free.file);
-        let moved = Live {
-            id,
-            file: Arc::clone(&file),
-            epoch,
-            first,
-            last,
-            end,
-            size,
-            is_sealed: false,
-            is_reusable: true,
-        };
-        live.insert(sequence, moved);
-        if start == DATA || settled.covers(segment.header.first, last_before) {
-            let before = segment.header.sequence;
-            self.add_free(segment, before)?;
-        } else {
-            let mut remaining = self.live(segment, last_before, start);
-            self.cut(&mut remaining);
-            live.insert(header.previous, remaining);
-        }
-        Ok(Some((id, file, align(end))))
-    }
-
-    /// Gives the space behind the records back, if it is a quarter of the segment or more. The next opening repeats
-    /// what fails.
-    fn cut(&mut self, live: &mut Live) {
-        let used = align(live.end);
-        if live.size - used.min(live.size) >= live.size / 4 && live.file.set_len(used).is_ok() {
-            self.pool.give_back(live.size - used);
-            live.size = used;
-            live.is_reusable = false;
-        }
-    }
-
-    /// Returns the segment to which records are moved.
-    fn target(&mut self) -> Result<Option<Free>, DeviceError> {
-        if self.pool.free.is_empty() && self.pool.may_grow(false) {
-            match self.pool.prepare_now() {
-                Err(error) if !error.is_full() => return Err(error),
-                _ => {}
-            }
-        }
-        Ok(self.pool.take(true))
-    }
-
-    /// Reads the records from `start`.
-    fn read_from(
-        &self,
-        segment: &Segment,
-        start: u64,
-        last: u64,
-        end: u64,
-    ) -> Result<Vec<(u64, Vec<u8>)>, DeviceError> {
-        let path = self.files.segment(segment.id);
-        let mut walker = Walker::new(segment.file.clone(), segment.header.epoch, start, last);
-        let mut records = Vec::new();
-        loop {
-            match walker.next(end).map_err(at("read", &path))? {
-                Step::Record { number, offset, len } => {
-                    let bytes = walker.bytes(offset, len, end).map_err(at("read", &path))?;
-                    records.push((number, bytes.to_vec()));
-                }
-                Step::Damage { .. } => {}
-                Step::End { .. } => return Ok(records),
-            }
-        }
-    }
-}
-
-/// Writes records that may be durable elsewhere. The header names their old place as cut off, so it is written after
-/// they are durable here, and a header of an earlier use is removed before they overwrite what it describes.
-fn write_moved(
-    file: &dyn DiskFile,
-    header: &SegmentHeader,
-    records: &[Vec<u8>],
-) -> std::io::Result<()> {
-    if header.before != 0 {
-        for copy in 0..2 {
-            write_header(file, &SegmentHeader::default(), copy)?;
-        }
-    }
-    let len: usize = records.iter().map(Vec::len).sum();
-    let padding = vec![0; len.next_multiple_of(BLOCK as usize) - len];
-    let records = records.iter().map(|it| IoSlice::new(it));
-    let buffers: Vec<_> = records.chain([IoSlice::new(&padding)]).collect();
-    if fault("header of moved records written first") {
-        write_header(file, header, 0)?;
-    }
-    file.write_at(&buffers, DATA)?;
-    if !fault("header of moved records written first") {
-        file.sync()?;
-    }
-    write_header(file, header, 0)?;
-    write_header(file, header, 1)
 }

@@ -49,7 +49,9 @@ pub enum DamageKind {
     Padding,
     /// A segment of the log is gone, with records that were not settled.
     Missing,
-    /// Both headers of a segment are unreadable. Its records are lost; the file was kept.
+    /// Both headers of a segment are unreadable; the file was kept. Crashes during failed commits may leave a segment
+    /// without records in this state. Records that it contained are reported as [`DamageKind::Missing`] too, unless it was
+    /// the last segment.
     Segment,
     /// One header of a segment is unreadable, and was replaced by its copy. A crash may leave it.
     Header,
@@ -63,6 +65,6 @@ pub enum DamageKind {
 impl DamageKind {
     /// Returns `true` if no crash, but only a fault of the disk or a change of a file, can be the cause.
     pub fn is_certain(self) -> bool {
-        matches!(self, Self::Records | Self::Missing | Self::Segment | Self::Identity)
+        matches!(self, Self::Records | Self::Missing | Self::Identity)
     }
 }
