@@ -324,6 +324,18 @@ fn whatever_is_written_can_be_read() {
     assert!(written > 100 && refused > 1_000, "{written} and {refused}");
 }
 
+#[test]
+fn forged_flag_does_not_undo_an_edit() {
+    for medium in [Medium::Process, Medium::Disk] {
+        let mut batch = for_disk(everything());
+        *batch.value_mut(0).unwrap() = literal!("edited");
+        batch.events[0].flags.0 |= Format::Json as u8;
+        let read = decoded(&encoded(&batch, medium), medium).batch;
+        assert_eq!(read.value(&read.events[0]).and_then(|value| value.as_str()), Some("edited"));
+        assert_eq!(read.events[0].flags.0, 0);
+    }
+}
+
 /// The host may give events of many connections, in turn, metadata that they share. Reading it counts towards the
 /// budget for each event, but a record has no budget.
 #[test]

@@ -95,7 +95,7 @@ fn unedited_events_on_disk_have_no_nodes() {
     let read = decoded(&encoded(&batch, Medium::Disk), Medium::Disk).batch;
     assert!(read.events().iter().all(|event| event.flags.0 == Format::Msgpack as u8));
 
-    let mut refused = read.clone();
+    let (mut refused, before) = (read.clone(), read.bytes().len());
     let mut calls = 0;
     let rejected = restore(&mut refused, |format, bytes, nodes, span| {
         assert_eq!(format, Format::Msgpack);
@@ -107,6 +107,8 @@ fn unedited_events_on_disk_have_no_nodes() {
     let event = rejected[0].event;
     assert_eq!((event.flags.0, refused.raw(&event)), (0, Some(message.as_bytes())));
     assert_eq!(refused.nodes().len(), 5 * 3);
+    let appended = 5 * (1 + message.len());
+    assert_eq!(refused.bytes().len(), before + appended, "failed events leave no bytes");
     refused.validate().unwrap();
 }
 
