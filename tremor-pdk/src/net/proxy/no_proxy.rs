@@ -126,7 +126,7 @@ mod tests {
             ("10.0.0.0/8:8080", "10.1.1.1:8080"),
             ("10.0.0.0/8", "[::ffff:10.1.1.1]"),
         ] {
-            assert!(covers(list, peer), "{list} {url}");
+            assert!(covers(list, peer), "{list} {peer}");
         }
         for (list, peer) in [
             ("10.0.0.0/8", "11.0.0.1"),
@@ -137,7 +137,7 @@ mod tests {
             ("2001:db8::/32", "[2001:db9::1]"),
             ("10.0.0.0/8:8080", "10.1.1.1:8081"),
         ] {
-            assert!(!covers(list, peer), "{list} {url}");
+            assert!(!covers(list, peer), "{list} {peer}");
         }
     }
 
@@ -159,7 +159,7 @@ mod tests {
             ("10.0.0.1", "10.0.0.1"),
             ("10.0.0.1:80", "10.0.0.1"),
         ] {
-            assert!(covers(list, peer), "{list} {url}");
+            assert!(covers(list, peer), "{list} {peer}");
         }
         for (list, peer) in [
             ("example.com", "notexample.com"),
@@ -168,7 +168,7 @@ mod tests {
             ("10.0.0.1", "10.0.0.10"),
             ("[2001:db8::1]:82", "[2001:db8::1]:81"),
         ] {
-            assert!(!covers(list, peer), "{list} {url}");
+            assert!(!covers(list, peer), "{list} {peer}");
         }
     }
 
