@@ -104,12 +104,9 @@ impl ConnectorTask {
                 sink.pass_on_undelivered().await;
                 sink.router.close().await;
             }
-            let blocks = sink.when_full.blocks();
             sink.abandon();
-            if !blocks {
-                self.control.sink_ended(&self.name);
-            }
         }
+        self.control.sink_ended(&self.name);
         if let Some(source) = self.source.take() {
             retire(source, self.control.clone()).await;
         }

@@ -114,7 +114,7 @@ impl Control {
         }
     }
 
-    /// Records that the sink of `connector`, which stops no source, has ended, and has no event any more.
+    /// Records that the sink of `connector`, if it has one, has ended, and has no event any more.
     pub(crate) fn sink_ended(&self, connector: &str) {
         self.state.update(|state| {
             let sinks = state.sinks.iter_mut().filter(|it| it.connector.name() == connector);

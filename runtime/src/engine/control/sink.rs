@@ -33,7 +33,7 @@ pub(super) struct Sink {
     pub(super) ended_at: Option<Instant>,
     /// `true` once the sink has to give up what it has, because it has not delivered it in time.
     pub(super) gives_up: bool,
-    /// `true` once a sink that stops no source has ended, and has no event any more.
+    /// `true` once the sink has ended, and has no event any more.
     pub(super) has_ended: bool,
     pub(super) outage: Weak<Outage>,
 }
