@@ -32,7 +32,7 @@ fn fill(log: &mut Stepped) -> usize {
 }
 
 #[test]
-fn full_log_waits_and_continues_after_settling() {
+fn full_log_waits_until_records_are_settled() {
     let disk = SimDisk::new(1);
     let mut log = Stepped::open(&disk, 4).unwrap();
     let count = fill(&mut log);

@@ -113,11 +113,11 @@ fn identity(record: &Record) -> Option<u64> {
     (expected == record.bytes).then_some(id)
 }
 
-/// What the log has promised.
+/// Promises of the log.
 #[derive(Default)]
 pub(super) struct Model {
     next_id: u64,
-    /// All numbers that a record got, even if the record was lost.
+    /// Numbers that records got, even if the record was lost.
     numbers: BTreeSet<u64>,
     /// Identities of the records that were acknowledged or delivered, by their numbers.
     promised: BTreeMap<u64, u64>,
