@@ -25,9 +25,12 @@ impl Window {
         if from < self.start || to > end {
             let len = (from + READ).max(to).min(limit.max(to)) - from;
             self.bytes.resize(len as usize, 0);
-            // Without this, a failed read would leave other bytes in the window.
-            self.start = u64::MAX;
-            let read = self.file.read_at(&mut self.bytes, from)?;
+            let read = self.file.read_at(&mut self.bytes, from);
+            if read.is_err() {
+                // Otherwise the next call would find bytes here that were not read.
+                self.bytes.clear();
+            }
+            let read = read?;
             self.bytes.truncate(read);
             self.bytes.shrink_to(2 * READ as usize);
             self.start = from;

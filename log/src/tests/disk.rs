@@ -24,6 +24,8 @@ struct World {
     is_stopped: bool,
     /// Number of writes and syncs of which one fails; 0 if all succeed.
     fails_one_in: u32,
+    /// `true` if reads fail.
+    fails_reads: bool,
     /// `true` if writes succeed although syncs fail.
     fails_syncs_only: bool,
     /// Bytes of all files that the disk has space for.
@@ -141,6 +143,7 @@ impl SimDisk {
             is_stopped: false,
             fails_one_in: 0,
             fails_syncs_only: false,
+            fails_reads: false,
             space: usize::MAX,
             is_traced: false,
         })))
@@ -169,6 +172,10 @@ impl SimDisk {
     pub(super) fn fail_syncs(&self) {
         let mut world = self.world();
         (world.fails_one_in, world.fails_syncs_only) = (1, true);
+    }
+
+    pub(super) fn fail_reads(&self, fails: bool) {
+        self.world().fails_reads = fails;
     }
 
     pub(super) fn set_space(&self, bytes: usize) {
@@ -386,6 +393,9 @@ impl DiskFile for SimFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let world = self.disk.world();
         world.check()?;
+        if world.fails_reads {
+            return Err(io::Error::other("simulated error of a read"));
+        }
         let contents = &world.inodes[self.inode].cache;
         let contents = contents.get(offset as usize..).unwrap_or_default();
         let len = contents.len().min(buffer.len());

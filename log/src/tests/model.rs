@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::commit::{Committer, Progress};
 use crate::disk::DiskFile;
-use crate::error::OpenError;
+use crate::error::{DeviceError, OpenError};
 use crate::limits::Limits;
 use crate::open::{Opening, open};
 use crate::reader::Reader;
@@ -82,7 +82,11 @@ impl Stepped {
     }
 
     pub(super) fn next(&mut self) -> Option<Record> {
-        self.reader.next().ok().flatten()
+        self.next_or_error().ok().flatten()
+    }
+
+    pub(super) fn next_or_error(&mut self) -> Result<Option<Record>, DeviceError> {
+        self.reader.next()
     }
 
     pub(super) fn read_all(&mut self) -> Vec<Record> {
