@@ -12,6 +12,7 @@ use crate::tests::inode::{Change, Inode, write};
 #[derive(Clone)]
 pub(super) struct SimDisk(Arc<Mutex<World>>);
 
+#[expect(clippy::struct_excessive_bools, reason = "the conditions are independent")]
 struct World {
     random: fastrand::Rng,
     inodes: Vec<Inode>,
