@@ -28,12 +28,12 @@ const FILL_IDLE: u64 = 1 << 20;
 
 static PADDING: [u8; BLOCK as usize] = [0; BLOCK as usize];
 
-/// What a step of the committer did.
+/// Result of a step of the committer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// There may be more to do.
+    /// Something was done, and more may be due.
     Worked,
-    /// Nothing waits. Changed positions are written by [`Committer::rest`].
+    /// No record waits. Changed positions are written by [`Committer::rest`].
     Idle,
     /// Records wait for a segment.
     Full,

@@ -32,7 +32,7 @@ impl DeviceError {
 /// The reason why a log was not opened. Except for [`OpenError::Device`], nothing on disk was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Another process, or another part of this one, has the log open.
+    /// The log is open already, in another process or in another part of this one.
     #[error("cannot open the log {}: it is in use; stop the process that uses it, or set another folder", .0.display())]
     InUse(PathBuf),
     /// A newer program wrote the log.

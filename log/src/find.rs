@@ -35,7 +35,7 @@ pub(crate) struct Unreadable {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Identity {
     Intact,
-    /// One of both copies is unreadable.
+    /// The first or the second copy is unreadable.
     Damaged,
     /// The file does not exist, or neither copy is readable.
     Missing {
@@ -43,7 +43,7 @@ pub(crate) enum Identity {
     },
 }
 
-/// What is in the folder of a log.
+/// Contents of the folder of a log.
 pub(crate) struct Contents {
     pub(crate) identity: Identity,
     pub(crate) positions: positions::Found,

@@ -1,4 +1,4 @@
-//! What all structures on disk have in common: blocks, checksums, and sheets, which are structures that carry a
+//! Common parts of all structures on disk: blocks, checksums, and sheets, which are structures that carry a
 //! version.
 
 use std::hash::Hasher;
@@ -89,7 +89,7 @@ pub(crate) fn seal(bytes: &mut [u8]) {
     put_checksum(0, &mut bytes[..len]);
 }
 
-/// Reads a sheet. Magic, version, length and checksum have the same places in every version of the format, so that an
+/// Reads a sheet. Magic, version, length and checksum have the same offsets in every version of the format, so that an
 /// older program distinguishes a newer version from damage.
 pub(crate) fn read_sheet(bytes: &[u8], magic: [u8; 4]) -> Sheet<'_> {
     if bytes.len() < SHEET_HEADER || bytes[..4] != magic {

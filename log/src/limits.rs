@@ -22,7 +22,7 @@ pub(crate) const STAGING: u64 = 4 << 20;
 /// Least number of segments: one for commits, one that is reserved, and one with records that are not settled.
 const LEAST_SEGMENTS: u64 = 3;
 
-/// How the bytes of a log are divided.
+/// Division of the bytes of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
     pub(crate) segment_bytes: u64,

@@ -148,7 +148,7 @@ impl Repair<'_> {
     }
 }
 
-/// Writes records that may be durable elsewhere. The header names their old place as cut off, so it is written after
+/// Writes records that may be durable elsewhere. The header names their old segment as cut off, so it is written after
 /// they are durable here, and a header of an earlier use is removed before they overwrite what it describes.
 fn write_moved(
     file: &dyn DiskFile,
@@ -175,8 +175,8 @@ fn write_moved(
     write_header(file, header, 1)
 }
 
-/// Makes records durable in their place. They are written again with equal bytes, because an earlier sync of them may have
-/// failed, and then a sync alone would not write them.
+/// Makes records durable where they are. They are written again with equal bytes, because an earlier sync of them may
+/// have failed, and then a sync alone would not write them.
 fn write_again(file: &dyn DiskFile, start: u64, end: u64) -> std::io::Result<()> {
     let mut bytes = vec![0; (end - start) as usize];
     let read = file.read_at(&mut bytes, start)?;

@@ -17,11 +17,11 @@ pub(crate) struct PositionsFile {
     /// Bytes of one block.
     block: u64,
     counter: u64,
-    /// What each block contains durably.
+    /// Durable contents of each block.
     durable: [Settled; 2],
 }
 
-/// What opening found in the file.
+/// Contents of the file when the log is opened.
 pub(crate) struct Found {
     pub(crate) settled: Settled,
     /// `true` if the log was closed with nothing waiting, and not used since.

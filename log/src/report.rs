@@ -1,8 +1,8 @@
-//! What opening a log found.
+//! Report on the opening of a log.
 
 use std::path::PathBuf;
 
-/// What opening a log found, and what it did about it.
+/// Report on the opening of a log: which records are there, and what is damaged.
 #[derive(Clone, Debug, Default)]
 pub struct Opened {
     /// Number of records that are not settled.
@@ -53,7 +53,7 @@ pub enum DamageKind {
     /// without records in this state. Records that it contained are reported as [`DamageKind::Missing`] too, unless it was
     /// the last segment.
     Segment,
-    /// One header of a segment is unreadable, and was replaced by its copy. A crash may leave it.
+    /// The first or the second header of a segment is unreadable, and was replaced by its copy. A crash may leave it.
     Header,
     /// A block of settled positions is unreadable. A crash may leave one. If it was the last one written, records are
     /// delivered again. If both are unreadable, all records are.

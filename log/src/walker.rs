@@ -25,9 +25,12 @@ impl Window {
         if from < self.start || to > end {
             let len = (from + READ).max(to).min(limit.max(to)) - from;
             self.bytes.resize(len as usize, 0);
-            // Without this, a failed read would leave bytes of another place in the window.
-            self.start = u64::MAX;
-            let read = self.file.read_at(&mut self.bytes, from)?;
+            let read = self.file.read_at(&mut self.bytes, from);
+            if read.is_err() {
+                // Otherwise the next call would find bytes here that were not read.
+                self.bytes.clear();
+            }
+            let read = read?;
             self.bytes.truncate(read);
             self.bytes.shrink_to(2 * READ as usize);
             self.start = from;
@@ -45,7 +48,7 @@ pub(crate) enum Step {
     /// Bytes between two records, or after the last one of a part whose end is known, that are neither a record nor
     /// padding.
     Damage { from: u64, to: u64 },
-    /// There is no record from this offset to the limit.
+    /// The part from this offset to the limit contains no record.
     End { at: u64 },
 }
 

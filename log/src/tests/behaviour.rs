@@ -32,7 +32,7 @@ fn fill(log: &mut Stepped) -> usize {
 }
 
 #[test]
-fn full_log_waits_and_continues_after_settling() {
+fn full_log_waits_until_records_are_settled() {
     let disk = SimDisk::new(1);
     let mut log = Stepped::open(&disk, 4).unwrap();
     let count = fill(&mut log);
@@ -275,4 +275,32 @@ fn reader_stops_at_the_limit_of_ranges() {
     assert_eq!(count, 2 * ranges);
     log.settle(1, 1);
     assert!(log.next().is_some());
+}
+
+#[test]
+fn read_error_is_repeated_and_is_not_damage() {
+    let disk = SimDisk::new(1);
+    let mut log = Stepped::open(&disk, 4).unwrap();
+    for id in 1..4 {
+        log.append_one(numbered(id, 10_000));
+    }
+    disk.fail_reads(true);
+    for _ in 0..3 {
+        assert!(
+            log.next_or_error()
+                .is_err_and(|it| it.to_string().contains("simulated error of a read"))
+        );
+    }
+    disk.fail_reads(false);
+    assert_eq!(log.next().map(|it| it.number), Some(1));
+    assert_eq!(log.shared.lock().damaged_parts, 0);
+    drop(log);
+    let before = disk.digest();
+    disk.fail_reads(true);
+    assert!(error(&disk, "tests").contains("simulated error of a read"));
+    assert_eq!(disk.digest(), before);
+    disk.fail_reads(false);
+    let mut log = Stepped::open(&disk, 4).unwrap();
+    assert!(log.opened.damage.is_empty());
+    assert_eq!(log.read_all().len(), 3);
 }

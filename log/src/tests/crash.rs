@@ -9,13 +9,17 @@ use crate::tests::model::{Model, Stepped};
 /// Crash points that CI runs.
 const CRASHES: u64 = 10_000;
 
+/// Seeds and crash points that have found a fault.
+pub(super) const FAILED: [(u64, u64); 2] =
+    [(750_501_890_949_050_719, 160), (1_374_337_160_206_681_094, 22)];
+
 /// Runs of a log between its creation and the last comparison.
 const LIVES: u32 = 3;
 
 /// Crashes while the log is opened after a crash, at most.
 const CRASHES_OF_OPENING: u32 = 2;
 
-/// What a run did.
+/// Result of a run.
 pub(super) struct Ran {
     pub(super) crashes: u64,
     /// `true` if the first workload ended before its crash.
@@ -184,6 +188,9 @@ fn crash_at_any_operation_loses_no_promise() {
     {
         run(seed.parse().unwrap(), crash_at.parse().unwrap()).map(drop).unwrap();
         return;
+    }
+    for (seed, crash_at) in FAILED {
+        run(seed, crash_at).unwrap_or_else(|it| panic!("seed {seed}, crash {crash_at}: {it}"));
     }
     let count = env::var("TREMOR_LOG_CRASHES").ok();
     // The long form draws other seeds each time.

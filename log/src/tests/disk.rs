@@ -6,14 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::disk::{Disk, DiskFile, Open};
-
-/// Unit that the disk writes as a whole.
-const SECTOR: usize = 512;
+use crate::tests::inode::{Change, Inode, write};
 
 /// A simulated disk. Clones are the same disk.
 #[derive(Clone)]
 pub(super) struct SimDisk(Arc<Mutex<World>>);
 
+#[expect(clippy::struct_excessive_bools, reason = "the conditions are independent")]
 struct World {
     random: fastrand::Rng,
     inodes: Vec<Inode>,
@@ -24,27 +23,16 @@ struct World {
     /// The operation at which the machine stops.
     stops_at: Option<u64>,
     is_stopped: bool,
-    /// One of this many writes and syncs fails; 0 for none.
+    /// Number of writes and syncs of which one fails; 0 if all succeed.
     fails_one_in: u32,
+    /// `true` if reads fail.
+    fails_reads: bool,
     /// `true` if writes succeed although syncs fail.
     fails_syncs_only: bool,
     /// Bytes of all files that the disk has space for.
     space: usize,
     /// `true` if each operation is printed.
     is_traced: bool,
-}
-
-#[derive(Default)]
-struct Inode {
-    /// What reads return.
-    cache: Vec<u8>,
-    durable: Vec<u8>,
-    pending: Vec<Change>,
-}
-
-enum Change {
-    Write { offset: usize, bytes: Vec<u8> },
-    SetLen(usize),
 }
 
 #[derive(Default)]
@@ -74,62 +62,6 @@ fn apply(entries: &mut BTreeMap<String, Entry>, change: &DirChange) {
         DirChange::Rename(from, to) => {
             if let Some(entry) = entries.remove(from) {
                 entries.insert(to.clone(), entry);
-            }
-        }
-    }
-}
-
-fn write(contents: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
-    let end = offset + bytes.len();
-    if contents.len() < end {
-        contents.resize(end, 0);
-    }
-    contents[offset..end].copy_from_slice(bytes);
-}
-
-/// Fills a sector with other bytes, because the power was lost while it was written. A sector that is written with
-/// equal bytes stays what it is.
-fn spoil(contents: &mut [u8], offset: usize, bytes: &[u8]) {
-    let is_equal = contents.get(offset..offset + bytes.len()) == Some(bytes);
-    let sector = offset / SECTOR * SECTOR..offset / SECTOR * SECTOR + SECTOR;
-    if let Some(sector) = contents.get_mut(sector)
-        && !is_equal
-    {
-        sector.fill(0xA5);
-    }
-}
-
-impl Inode {
-    /// Makes each sector of the pending changes durable or not, by chance.
-    fn tear(&mut self, random: &mut fastrand::Rng) {
-        for change in self.pending.drain(..) {
-            // Whole writes are lost or kept as often as they are torn.
-            let chance = [0.0, 0.5, 1.0][random.usize(..3)];
-            match change {
-                Change::SetLen(len) if random.bool() => self.durable.resize(len, 0),
-                Change::SetLen(_) => {}
-                Change::Write { offset, bytes } => {
-                    let mut at = 0;
-                    while at < bytes.len() {
-                        let end = ((offset + at) / SECTOR + 1) * SECTOR - offset;
-                        let end = end.min(bytes.len());
-                        if random.f64() < chance {
-                            write(&mut self.durable, offset + at, &bytes[at..end]);
-                        } else if chance > 0.0 && random.u8(..8) == 0 {
-                            spoil(&mut self.durable, offset + at, &bytes[at..end]);
-                        }
-                        at = end;
-                    }
-                }
-            }
-        }
-    }
-
-    fn sync(&mut self) {
-        for change in self.pending.drain(..) {
-            match change {
-                Change::SetLen(len) => self.durable.resize(len, 0),
-                Change::Write { offset, bytes } => write(&mut self.durable, offset, &bytes),
             }
         }
     }
@@ -212,6 +144,7 @@ impl SimDisk {
             is_stopped: false,
             fails_one_in: 0,
             fails_syncs_only: false,
+            fails_reads: false,
             space: usize::MAX,
             is_traced: false,
         })))
@@ -240,6 +173,10 @@ impl SimDisk {
     pub(super) fn fail_syncs(&self) {
         let mut world = self.world();
         (world.fails_one_in, world.fails_syncs_only) = (1, true);
+    }
+
+    pub(super) fn fail_reads(&self, fails: bool) {
+        self.world().fails_reads = fails;
     }
 
     pub(super) fn set_space(&self, bytes: usize) {
@@ -457,6 +394,9 @@ impl DiskFile for SimFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let world = self.disk.world();
         world.check()?;
+        if world.fails_reads {
+            return Err(io::Error::other("simulated error of a read"));
+        }
         let contents = &world.inodes[self.inode].cache;
         let contents = contents.get(offset as usize..).unwrap_or_default();
         let len = contents.len().min(buffer.len());

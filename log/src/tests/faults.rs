@@ -1,7 +1,7 @@
 //! Planted faults, each of which the tests have to find.
 
 use crate::faults::tests::plant;
-use crate::tests::crash::run_many;
+use crate::tests::crash::{FAILED, run, run_many};
 use crate::tests::{flips, forged};
 
 /// Faults that crashes reveal.
@@ -29,6 +29,12 @@ fn planted_faults_are_found_by_crashes() {
         let error = found.expect_err(fault);
         println!("{fault}: {}", error.lines().next().unwrap_or_default());
     }
+}
+
+#[test]
+fn planted_fault_is_found_by_a_kept_seed() {
+    let _planted = plant("found headers not synced");
+    assert!(FAILED.iter().any(|(seed, crash_at)| run(*seed, *crash_at).is_err()));
 }
 
 #[test]

@@ -6,4 +6,5 @@ mod disk;
 mod faults;
 mod flips;
 mod forged;
+mod inode;
 mod model;

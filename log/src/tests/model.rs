@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::commit::{Committer, Progress};
 use crate::disk::DiskFile;
-use crate::error::OpenError;
+use crate::error::{DeviceError, OpenError};
 use crate::limits::Limits;
 use crate::open::{Opening, open};
 use crate::reader::Reader;
@@ -82,7 +82,11 @@ impl Stepped {
     }
 
     pub(super) fn next(&mut self) -> Option<Record> {
-        self.reader.next().ok().flatten()
+        self.next_or_error().ok().flatten()
+    }
+
+    pub(super) fn next_or_error(&mut self) -> Result<Option<Record>, DeviceError> {
+        self.reader.next()
     }
 
     pub(super) fn read_all(&mut self) -> Vec<Record> {
@@ -113,11 +117,11 @@ fn identity(record: &Record) -> Option<u64> {
     (expected == record.bytes).then_some(id)
 }
 
-/// What the log has promised.
+/// Promises of the log.
 #[derive(Default)]
 pub(super) struct Model {
     next_id: u64,
-    /// All numbers that a record got, even if the record was lost.
+    /// Numbers that records got, even if the record was lost.
     numbers: BTreeSet<u64>,
     /// Identities of the records that were acknowledged or delivered, by their numbers.
     promised: BTreeMap<u64, u64>,
