@@ -22,24 +22,26 @@ use tremor_abi::{
 
 type Group<'c> = BenchmarkGroup<'c, WallTime>;
 
+type Change = fn(&mut Batch);
+
 const EVENTS: u64 = 256;
 
 /// Writes the nodes of JSON, with text that stays in the message.
-struct Nodes<'n> {
+struct Decoder<'n> {
     message: &'n [u8],
     /// Offset of the message in the bytes of the batch.
     start: u64,
     nodes: &'n mut NodeBuffer,
 }
 
-impl Nodes<'_> {
+impl Decoder<'_> {
     fn location(&self, text: &str) -> (u64, u32) {
         let offset = text.as_ptr().addr() - self.message.as_ptr().addr();
         (self.start + offset as u64, u32::try_from(text.len()).expect("a short text"))
     }
 }
 
-impl<'de> serde::de::DeserializeSeed<'de> for &mut Nodes<'_> {
+impl<'de> serde::de::DeserializeSeed<'de> for &mut Decoder<'_> {
     type Value = ();
 
     fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -47,7 +49,7 @@ impl<'de> serde::de::DeserializeSeed<'de> for &mut Nodes<'_> {
     }
 }
 
-impl<'de> serde::de::Visitor<'de> for &mut Nodes<'_> {
+impl<'de> serde::de::Visitor<'de> for &mut Decoder<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -112,7 +114,7 @@ impl<'de> serde::de::Visitor<'de> for &mut Nodes<'_> {
 fn parse(bytes: &mut ByteBuffer, nodes: &mut NodeBuffer, span: Span) -> Result<u32, PluginError> {
     let root = u32::try_from(nodes.len()).map_err(PluginError::internal)?;
     let message = &bytes[span.range()];
-    let mut seed = Nodes { message, start: span.start.into(), nodes };
+    let mut seed = Decoder { message, start: span.start.into(), nodes };
     let mut json = Deserializer::from_slice(message);
     serde::de::DeserializeSeed::deserialize(&mut seed, &mut json).map_err(PluginError::bad_data)?;
     Ok(root)
@@ -181,7 +183,7 @@ fn group<'c>(criterion: &'c mut Criterion, name: &str) -> Group<'c> {
 fn write(criterion: &mut Criterion) {
     let mut group = group(criterion, "write");
     for (name, batch) in [("structured", structured(None)), ("raw", raw())] {
-        let nodes = batch.nodes().len() * size_of::<Node>();
+        let nodes = size_of_val(batch.nodes());
         let events = batch.len() * 56;
         let parts = [vec![1_u8; events], vec![2; nodes], batch.bytes().to_vec()];
         let mut out = vec![0; parts.iter().map(Vec::len).sum()];
@@ -200,7 +202,6 @@ fn write(criterion: &mut Criterion) {
     for (name, medium, batch) in cases() {
         let mut encoder = Encoder::new(medium);
         let mut out = vec![0; encoder.prepare(&batch).expect("a frame").len()];
-        eprintln!("{name}: {} bytes an event", out.len() as u64 / EVENTS);
         group.bench_function(name, |bencher| {
             bencher.iter(|| {
                 let prepared = encoder.prepare(black_box(&batch)).expect("a frame");
@@ -247,7 +248,6 @@ fn read(criterion: &mut Criterion) {
 fn answers(criterion: &mut Criterion) {
     let mut group = group(criterion, "answer");
     let mut encoder = Encoder::new(Medium::Process);
-    type Change = fn(&mut Batch);
     let changes: [(&str, Change); 3] = [
         ("nothing changed", |_| {}),
         ("metadata for each event", |batch| {
@@ -278,7 +278,6 @@ fn answers(criterion: &mut Criterion) {
         change(&mut child);
         let mut answer = Vec::new();
         encoder.prepare_answer(&child, &call).expect("a frame").append_to(1, &mut answer);
-        eprintln!("{name}: {} bytes an event", answer.len() as u64 / EVENTS);
         group.bench_function(format!("{name}: written"), |bencher| {
             bencher.iter(|| {
                 answer.clear();

@@ -331,7 +331,7 @@ fn forged_flag_does_not_undo_an_edit() {
         *batch.value_mut(0).unwrap() = literal!("edited");
         batch.events[0].flags.0 |= Format::Json as u8;
         let read = decoded(&encoded(&batch, medium), medium).batch;
-        assert_eq!(read.value(&read.events[0]).and_then(|value| value.as_str()), Some("edited"));
+        assert_eq!(read.value(&read.events[0]).unwrap().as_str(), Some("edited"));
         assert_eq!(read.events[0].flags.0, 0);
     }
 }
