@@ -43,8 +43,11 @@ pub struct Components {
     /// Hashes of pairs of a schema and a configuration that fits the schema.
     fitting: Mutex<HashSet<u128>>,
     /// Fields that the templates of connectors read, by the type and the configuration of the connector.
-    templates: Mutex<HashMap<(String, String), Option<Arc<TemplateFields>>>>,
+    templates: Mutex<HashMap<(String, String), Fields>>,
 }
+
+/// Payload fields that the templates of a configuration read.
+type Fields = Option<Arc<TemplateFields>>;
 
 /// Question: library, folder of the flow, kind, name and configuration.
 type Question = (PathBuf, PathBuf, Kind, String, String);

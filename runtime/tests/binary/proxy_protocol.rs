@@ -202,7 +202,7 @@ fn hostile_headers_disturb_no_other_client() {
         b"PROXY TCP4 192.0.2.7 203.0.113.1 99999 443\r\nx\n",
         b"\r\n\r\n\0\r\nQUIT\n\x21\x11\xff\xff",
         b"\r\n\r\n\0\r\nQUIT\n\x2f\x11\0\0",
-        &[b'P'; 200_000],
+        &vec![b'P'; 200_000],
     ];
     let mut expected = failed(&at[6]);
     for (number, bytes) in invalid.iter().enumerate() {

@@ -71,10 +71,11 @@ pub(crate) fn configured(schema: &Json, config: &Json, found: &mut impl FnMut(&s
 fn find(root: &Json, schemas: &[&Json], config: &Json, depth: usize, found: &mut impl FnMut(&str)) {
     let Some(depth) = depth.checked_sub(1) else { return };
     match config {
-        Json::String(text) if text.contains('{') => {
-            if applied(root, schemas).iter().any(|schema| schema["format"] == FORMAT) {
-                found(text);
-            }
+        Json::String(text)
+            if text.contains('{')
+                && applied(root, schemas).iter().any(|schema| schema["format"] == FORMAT) =>
+        {
+            found(text);
         }
         Json::Array(items) => {
             let schemas = applied(root, schemas);

@@ -25,7 +25,7 @@ const BACKLOG: i32 = 1_024;
 /// A socket that listens for connections or receives datagrams. Dropping it removes its file.
 #[derive(Debug)]
 pub(crate) struct Socket {
-    socket: OwnedFd,
+    descriptor: OwnedFd,
     kind: Kind,
     path: PathBuf,
     /// Device and inode of the socket's file, because another process may have created a file at
@@ -56,7 +56,7 @@ impl Socket {
         bind(&socket, &address).map_err(|error| failed(error.into()))?;
         let metadata = fs::symlink_metadata(path).map_err(failed)?;
         let identity = (metadata.dev(), metadata.ino());
-        let this = Self { socket, kind, path: path.to_owned(), identity, mode };
+        let this = Self { descriptor: socket, kind, path: path.to_owned(), identity, mode };
         if let Some(mode) = mode {
             // Set the permissions before the socket listens, because until then no client can
             // connect.
@@ -64,7 +64,7 @@ impl Socket {
             fs::set_permissions(path, permissions).map_err(failed)?;
         }
         if kind == Kind::Stream {
-            listen(&this.socket, BACKLOG).map_err(|error| failed(error.into()))?;
+            listen(&this.descriptor, BACKLOG).map_err(|error| failed(error.into()))?;
         }
         Ok(this)
     }
@@ -91,7 +91,7 @@ impl Socket {
 
     /// Returns the socket for the source, as a type of the standard library that fits its kind.
     pub(crate) fn duplicate<S: From<OwnedFd>>(&self) -> io::Result<S> {
-        self.socket.try_clone().map(S::from)
+        self.descriptor.try_clone().map(S::from)
     }
 }
 

@@ -142,8 +142,7 @@ impl Outlets {
                 continue;
             }
             let mut left = outlet.queue.events() / SHARE;
-            loop {
-                let Some(given) = self.give_up_one(at, &mut ready) else { break };
+            while let Some(given) = self.give_up_one(at, &mut ready) {
                 if given >= left {
                     break;
                 }

@@ -186,7 +186,7 @@ impl Reader {
             self.state = State::Head { addresses };
             return Ok(None);
         }
-        self.tail(length, None, None)
+        Ok(self.tail(length, None, None))
     }
 
     /// Reads the addresses of a header of version 2, which are complete.
@@ -206,16 +206,16 @@ impl Reader {
                 SocketAddr::from((address, u16::from_be_bytes(port.unwrap_or_default())))
             }
         };
-        self.tail(length - bytes.len(), Some(client), Some(Tlvs::new()))
+        Ok(self.tail(length - bytes.len(), Some(client), Some(Tlvs::new())))
     }
 
-    /// Continues with `left` bytes after the addresses.
-    fn tail(&mut self, left: usize, client: Client, tlvs: Option<Tlvs>) -> Result<Option<Client>> {
+    /// Continues with `left` bytes after the addresses. Returns the client if there are none.
+    fn tail(&mut self, left: usize, client: Client, tlvs: Option<Tlvs>) -> Option<Client> {
         if left == 0 {
-            return Ok(Some(client));
+            return Some(client);
         }
         self.state = State::Tail { left, client, tlvs };
-        Ok(None)
+        None
     }
 }
 
@@ -270,9 +270,7 @@ fn take(socket: &impl AsFd, mut count: usize) -> Result<()> {
     let mut space = [MaybeUninit::uninit(); CHUNK];
     while count > 0 {
         match recv(socket, &mut space[..count.min(CHUNK)], RecvFlags::empty()) {
-            Ok(((taken, _), _)) if taken.is_empty() => {
-                return Err(ErrorKind::UnexpectedEof.into());
-            }
+            Ok((([], _), _)) => return Err(ErrorKind::UnexpectedEof.into()),
             Ok(((taken, _), _)) => count -= taken.len(),
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
