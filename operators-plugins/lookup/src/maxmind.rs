@@ -109,11 +109,11 @@ impl Database {
         let mut data = Vec::with_capacity(len);
         // A file that grows is read again later.
         file.take(len as u64).read_to_end(&mut data).map_err(Error::configuration)?;
-        let reader = Reader::from_source(data).map_err(invalid)?;
+        let reader = Reader::from_source(data).map_err(|error| invalid(&error))?;
         // The nodes of the search tree are at the beginning of the file.
         let nodes = (reader.metadata().node_count as usize).min(len / 6);
         count(&mut memory, len.saturating_add(nodes.saturating_mul(MEMORY_OF_NODE)))?;
-        reader.verify().map_err(invalid)?;
+        reader.verify().map_err(|error| invalid(&error))?;
         count(&mut memory, len)?;
         let fields = config.fields.as_deref().map(Fields::new).transpose()?;
         Ok(Self { reader, fields, memory })
@@ -134,7 +134,7 @@ impl Database {
     }
 }
 
-fn invalid(error: maxminddb::MaxMindDbError) -> Error {
+fn invalid(error: &maxminddb::MaxMindDbError) -> Error {
     Error::configuration(format_args!("not a valid database of MaxMind: {error}"))
 }
 
@@ -186,12 +186,11 @@ fn write_tree(tree: &[Branch], values: &[Option<Compact>], out: &mut Writer<'_>)
                 out.key(&branch.key);
                 write_value(&mut &*value.0, out);
             }
-            Some(_) => {}
             None if has_value(&branch.below, values) => {
                 out.key(&branch.key);
                 write_tree(&branch.below, values, out);
             }
-            None => {}
+            Some(_) | None => {}
         }
     }
     out.end_object();

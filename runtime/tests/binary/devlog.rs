@@ -72,9 +72,10 @@ fn messages_of_programs_are_read_from_a_datagram_socket() {
 fn client_sends_datagrams_to_the_socket_of_a_server() {
     let server = server();
     let path = server.scene.path().join("log");
-    let lines: String = (0..1_000)
+    let lines: Vec<String> = (0..1_000)
         .map(|number| format!("{{\"appname\":\"app\",\"procid\":\"7\",\"msg\":\"{number}\"}}\n"))
         .collect();
+    let lines = lines.concat();
     let flow = format!(
         "connectors:
   input: {{ type: file, preprocessors: [lines], codec: json, config: {{ path: in, mode: read }} }}

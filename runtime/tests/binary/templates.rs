@@ -78,8 +78,9 @@ links: [input -> edit, edit -> output]";
 /// A delivery that failed is encoded again, and joined deliveries are copied.
 #[test]
 fn retried_and_joined_deliveries_have_their_fields() {
-    let lines: String =
+    let lines: Vec<String> =
         (0..500).map(|n| format!("{{\"host\":\"h{}\",\"n\":{n}}}\n", n % 7)).collect();
+    let lines = lines.concat();
     let retry = "    retry: { backoff: 1ms, max_backoff: 1ms }\n";
     let batch = "    batch: { max_events: 64, linger: 1s }\n";
     for (config, keys) in [
