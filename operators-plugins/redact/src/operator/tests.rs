@@ -57,7 +57,7 @@ fn rules_redact_fields_and_matches_in_order() {
             message("bob paid with ***************1111 from .0.0.1, a"),
         ),
         (
-            json!([{ "fields": ["message"], "regex": ["^[^ ]*"], "hash": "sha256" }]),
+            json!([{ "fields": ["message"], "regex": ["^[^ ]+"], "hash": "sha256" }]),
             message(&format!("{hash} paid with 4111 1111 1111 1111 from 10.0.0.1, a@b.cd")),
         ),
         (
