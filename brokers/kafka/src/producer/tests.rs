@@ -158,7 +158,9 @@ fn metadata_set_topic_key_headers_partition_and_time() {
 #[test]
 fn topics_of_a_template_are_checked_and_bounded() {
     let cluster = cluster(1);
-    ["logs-a", "logs-b", "logs-c"].map(|topic| cluster.create_topic(topic, 1, 1).unwrap());
+    for topic in ["logs-a", "logs-b", "logs-c"] {
+        cluster.create_topic(topic, 1, 1).unwrap();
+    }
     let host = TestHost::new();
     let keys = r#", "topic": "logs-{host}", "key": "{host}/{n:-none}", "max_topics": 2"#;
     let mut producer = producer(&host, &cluster, keys);
