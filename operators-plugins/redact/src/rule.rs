@@ -99,21 +99,21 @@ impl Content {
         next.clear();
         next_written.clear();
         let (mut is_changed, mut start) = (false, 0);
-        for part in written.iter().cloned().chain([data.len()..data.len()]) {
+        for part in written.iter().cloned().chain(std::iter::once(data.len()..data.len())) {
             let searched = data.get(start..part.start).unwrap_or_default();
             // Binary data may contain texts between bytes that are not UTF-8.
             for chunk in searched.utf8_chunks() {
                 let (text, mut at) = (chunk.valid(), 0);
                 while let Some(found) = finder.find(text, at) {
-                    next.extend_from_slice(text[at..found.start].as_bytes());
+                    next.extend_from_slice(&text.as_bytes()[at..found.start]);
                     let before = next.len();
-                    change.apply(text[found.clone()].as_bytes(), next);
+                    change.apply(&text.as_bytes()[found.clone()], next);
                     next_written.push(before..next.len());
                     at = found.end;
                     is_changed = true;
                     admit(next.len(), limit)?;
                 }
-                next.extend_from_slice(text[at..].as_bytes());
+                next.extend_from_slice(&text.as_bytes()[at..]);
                 next.extend_from_slice(chunk.invalid());
             }
             let before = next.len();

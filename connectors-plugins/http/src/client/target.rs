@@ -320,7 +320,7 @@ pub(crate) struct Groups<'t, 'b> {
     targets: &'t Targets,
     caches: Vec<TimeCache>,
     numbers: HashMap<Rendered, usize>,
-    groups: Vec<Vec<RawEvent<'b>>>,
+    events: Vec<Vec<RawEvent<'b>>>,
     /// Length of all keys of `numbers`, in bytes.
     length: usize,
     scratch: Rendered,
@@ -333,7 +333,7 @@ impl<'t, 'b> Groups<'t, 'b> {
             targets,
             caches,
             numbers: HashMap::new(),
-            groups: Vec::new(),
+            events: Vec::new(),
             length: 0,
             scratch: Rendered::default(),
         }
@@ -351,14 +351,14 @@ impl<'t, 'b> Groups<'t, 'b> {
                 self.targets.render((*event).into(), &mut self.caches, &mut self.scratch);
             match rendered.map(|()| self.numbers.get(&self.scratch)) {
                 Err(error) => exceptions.reject(*event, error),
-                Ok(Some(number)) => self.groups[*number].push(*event),
+                Ok(Some(number)) => self.events[*number].push(*event),
                 Ok(None) => {
-                    if self.groups.len() == MOST_GROUPS || self.length > MOST_RENDERED {
+                    if self.events.len() == MOST_GROUPS || self.length > MOST_RENDERED {
                         break;
                     }
                     self.length += self.scratch.text.len();
-                    self.numbers.insert(self.scratch.clone(), self.groups.len());
-                    self.groups.push(vec![*event]);
+                    self.numbers.insert(self.scratch.clone(), self.events.len());
+                    self.events.push(vec![*event]);
                 }
             }
             events = rest;
@@ -371,7 +371,7 @@ impl<'t, 'b> Groups<'t, 'b> {
         self.length = 0;
         let mut keys: Vec<_> = self.numbers.drain().collect();
         keys.sort_unstable_by_key(|(_, number)| *number);
-        keys.into_iter().map(|(key, _)| key).zip(self.groups.drain(..)).collect()
+        keys.into_iter().map(|(key, _)| key).zip(self.events.drain(..)).collect()
     }
 }
 

@@ -83,11 +83,8 @@ fn last_value_of_a_repeated_field_is_kept() {
 fn names_of_columns_count_towards_the_memory() {
     let long = "n".repeat(100_000);
     let small = |format| TableConfig { max_memory: 50_000, ..config(format) };
-    let lines = |count: usize| -> String {
-        (0..count)
-            .map(|number| format!("{{\"id\":{number},\"{number}{}\":1}}\n", &long[..9_000]))
-            .collect()
-    };
+    let line = |number| format!("{{\"id\":{number},\"{number}{}\":1}}\n", &long[..9_000]);
+    let lines = |count: usize| (0..count).map(line).collect::<Vec<_>>().concat();
     for (format, text, expected) in [
         (Format::Csv, format!("a,{long}\n1,2\n"), "50000 bytes, the value of `max_memory`"),
         (

@@ -33,7 +33,7 @@ fn redacted(operator: &mut Redact, event: &Value<'static>) -> Result<String, Str
 #[test]
 fn rules_redact_fields_and_matches_in_order() {
     let event = literal!({
-        "user": { "mail": "bob@example.com", "id": 7, "tags": ["a@b.cd", 4111111111111111_i64, null, true] },
+        "user": { "mail": "bob@example.com", "id": 7, "tags": ["a@b.cd", 4_111_111_111_111_111_i64, null, true] },
         "message": "bob@example.com paid with 4111 1111 1111 1111 from 10.0.0.1, a@b.cd",
         "mail@example.com": 1.5,
     });

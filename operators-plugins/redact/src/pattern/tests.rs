@@ -1,3 +1,5 @@
+use std::fmt::Write;
+
 use proptest::prelude::*;
 
 use super::Finder;
@@ -19,7 +21,7 @@ fn marked(finder: &Finder, text: &str) -> String {
     while let Some(found) = finder.find(text, at) {
         assert!(found.start >= at && !found.is_empty(), "{text} {found:?}");
         out.push_str(&text[at..found.start]);
-        out.push_str(&format!("[{}]", &text[found.clone()]));
+        write!(out, "[{}]", &text[found.clone()]).unwrap();
         at = found.end;
     }
     out + &text[at..]

@@ -301,7 +301,7 @@ mod tests {
 
     fn batch() -> (usize, Queued) {
         let mut batch = Batch::new();
-        batch.push_message(&[b'x'; LENGTH]);
+        batch.push_message(&vec![b'x'; LENGTH]);
         (0, InFlight::new(batch, Token::untracked()).into())
     }
 

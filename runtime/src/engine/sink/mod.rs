@@ -136,6 +136,7 @@ impl WaitConditions {
 }
 
 /// A sink within one connection.
+#[allow(clippy::struct_excessive_bools)] // independent properties
 struct Session<'s> {
     side: &'s mut SinkSide,
     sink: Box<dyn DynSink>,

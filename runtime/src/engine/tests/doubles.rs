@@ -31,6 +31,7 @@ pub(super) fn values(batch: &Batch) -> Vec<String> {
 
 /// A source that reads one list of messages per pull, and then ends.
 #[derive(Clone)]
+#[allow(clippy::struct_excessive_bools)] // independent properties
 pub(super) struct Pulls {
     pub(super) left: VecDeque<Vec<String>>,
     pub(super) reports: Reports,

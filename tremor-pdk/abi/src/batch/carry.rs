@@ -313,6 +313,7 @@ mod tests {
         CarriedFields::new("template", fields, 10)
     }
 
+    #[allow(clippy::unnecessary_wraps)] // the signature of an encoder
     fn encode(payload: Payload<'_>, bytes: &mut ByteBuffer) -> Result<(), PluginError> {
         let text = match payload {
             Payload::Document { bytes, nodes, root, .. } => {
@@ -349,7 +350,7 @@ mod tests {
         for payload in [1, 2 * LARGE] {
             let mut shared = Batch::new();
             shared.append(encoded.clone());
-            for event in shared.events.iter_mut() {
+            for event in &mut shared.events {
                 event.metadata = 0;
             }
             for (position, event) in batch.iter().enumerate() {
