@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tremor_pdk::{Error, Field, Insertion, Part, Result};
 
-use crate::{operator::name, types::Type};
+use crate::{field::name, types::Type};
 
 /// The format of the text, its field, and the target of the result.
 #[tremor_pdk::config]

@@ -13,6 +13,7 @@
 //! error in its metadata.
 
 mod config;
+mod field;
 mod format;
 mod operator;
 mod stop;

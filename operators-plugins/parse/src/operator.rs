@@ -6,6 +6,7 @@ use tremor_pdk::{EventMut, EventRef, Field, Insertion, Path, Shape, Value, prelu
 
 use crate::{
     config::{Config, OnError},
+    field::name,
     format::Parser,
 };
 
@@ -71,11 +72,6 @@ impl Parse {
         // then unchanged.
         let _ = event.metadata_mut().set_path(&self.error_path, message);
     }
-}
-
-/// Returns the name of a field in messages.
-pub(crate) fn name(field: &Field) -> String {
-    if field.is_payload() { "the event".to_owned() } else { format!("`{field}`") }
 }
 
 /// Returns the text of the field of an event. If `numbers` is set, a number is converted to text.

@@ -1,10 +1,27 @@
-//! What replaces a text that was found.
+//! Changes of texts that were found.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 use tremor_pdk::{Error, Result};
 
-use crate::config::Mask;
+/// Characters that stay, and the character that replaces the others.
+#[tremor_pdk::config]
+#[derive(Clone, Copy, Debug)]
+pub struct Mask {
+    /// Number of characters at the beginning that stay.
+    #[serde(default)]
+    pub keep_first: usize,
+    /// Number of characters at the end that stay. A text of no more characters than stay is masked as a whole.
+    #[serde(default)]
+    pub keep_last: usize,
+    /// Character that replaces each of the others.
+    #[serde(default = "star")]
+    pub with: char,
+}
+
+fn star() -> char {
+    '*'
+}
 
 /// The new form of a text that was found.
 pub(crate) enum Change {

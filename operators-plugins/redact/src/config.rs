@@ -2,7 +2,11 @@
 
 use tremor_pdk::{Error, Field, Result};
 
-use crate::{change::Change, pattern::Finder, rule::Rule};
+use crate::{
+    change::{Change, Mask},
+    pattern::{Finder, Pattern},
+    rule::Rule,
+};
 
 /// Minimum length of the key of a keyed hash, in bytes. Whoever can guess the key can find the text of a hash.
 const MIN_KEY: usize = 16;
@@ -36,46 +40,6 @@ pub struct RuleConfig {
     /// Treatment of events that lack one of the fields.
     #[serde(default)]
     pub missing: Missing,
-}
-
-/// A kind of text.
-#[tremor_pdk::config]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[serde(rename_all = "snake_case")]
-pub enum Pattern {
-    /// E-mail addresses.
-    Email,
-    /// IPv4 addresses.
-    Ipv4,
-    /// IPv6 addresses.
-    Ipv6,
-    /// Numbers of payment cards with a valid check digit.
-    CreditCard,
-    /// International bank account numbers with valid check digits.
-    Iban,
-    /// Tokens that follow the word `Bearer`.
-    BearerToken,
-    /// JSON Web Tokens.
-    Jwt,
-}
-
-/// Characters that stay, and the character that replaces the others.
-#[tremor_pdk::config]
-#[derive(Clone, Copy, Debug)]
-pub struct Mask {
-    /// Number of characters at the beginning that stay.
-    #[serde(default)]
-    pub keep_first: usize,
-    /// Number of characters at the end that stay. A text of no more characters than stay is masked as a whole.
-    #[serde(default)]
-    pub keep_last: usize,
-    /// Character that replaces each of the others.
-    #[serde(default = "star")]
-    pub with: char,
-}
-
-fn star() -> char {
-    '*'
 }
 
 /// A hash function.

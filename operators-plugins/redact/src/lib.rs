@@ -21,8 +21,10 @@ mod pattern;
 mod rule;
 
 pub use self::{
-    config::{Config, Hash, Mask, Missing, Pattern, RuleConfig},
+    change::Mask,
+    config::{Config, Hash, Missing, RuleConfig},
     operator::Redact,
+    pattern::Pattern,
 };
 
 tremor_pdk::export! { operators: [Redact] }

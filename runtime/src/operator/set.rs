@@ -3,7 +3,6 @@
 use std::ops::Range;
 
 use rustix::system::uname;
-use serde::{Deserialize, Deserializer};
 use tremor_abi::batch::{Edits, FieldWriter, HostBatch, Part};
 use tremor_pdk::{
     Batch, Component, ComponentContext, Error, EventMut, EventRef, Operator, Output, Result, Value,
@@ -11,7 +10,7 @@ use tremor_pdk::{
     template::{Field, Template, TimeCache},
 };
 
-use super::condition::{self, Condition};
+use super::condition::{self, Condition, given};
 use crate::codec::syslog::civil::append_rfc3339;
 
 /// Sets and removes fields of the payload and the metadata.
@@ -68,13 +67,6 @@ enum Missing {
     Skip,
     /// The event leaves by `err`.
     Err,
-}
-
-/// Deserialises a value in such a way that `value: null` differs from a missing key.
-pub(super) fn given<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<Value<'static>>, D::Error> {
-    Value::deserialize(deserializer).map(Some)
 }
 
 const SOURCES: &str = "`value`, `copy`, `template`, `now` or `hostname`";

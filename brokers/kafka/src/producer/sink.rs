@@ -51,7 +51,7 @@ impl ProducerSink {
     /// Adds a topic to those of this connection, unless the topic is the same for all events.
     ///
     /// # Errors
-    /// An error of the kind bad data if the connection has no place for another topic.
+    /// An error of the kind bad data if the connection knows `max_topics` other topics.
     fn admit(&self, topic: &CString) -> Result<()> {
         if self.settings.topic.fixed().is_some() {
             return Ok(());

@@ -12,15 +12,12 @@ use tremor_pdk::{Error, Exceptions, Host, RawEvent, Result, template::TimeCache}
 use super::{
     config::{Body, Compression, Config, Format},
     target::Target,
-    text::{Escaping, Text},
+    text::{Escaping, MOST_TEXT, Text},
 };
 
 /// Length in bytes above which a body is compressed on a thread that may block. Shorter bodies are
 /// compressed on the thread of the task.
 const AT_ONCE: usize = 256 << 10;
-
-/// Maximum length of the text before or after an event, at the start or at the end of a body, in bytes.
-pub(crate) const MOST_TEXT: usize = 64 << 10;
 
 /// The way in which events become bodies.
 pub(crate) struct Bodies {

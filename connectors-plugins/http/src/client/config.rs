@@ -117,7 +117,7 @@ pub struct Body {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum Escape {
-    /// As in a string of JSON, for fields between double quotes.
+    /// Escapes values as in a string of JSON, for fields between double quotes.
     #[default]
     Json,
     /// Values are unchanged. With `format: ndjson`, an event goes to `err` if a value contains a line feed.

@@ -66,7 +66,7 @@ enum Scope {
     Contents,
     /// Requests to the same target.
     Target,
-    /// All requests to the peer.
+    /// Requests to the peer, whatever their target.
     Peer,
 }
 

@@ -14,8 +14,7 @@ use tremor_pdk::{
 };
 
 use super::{
-    body::MOST_TEXT,
-    text::{Escaping, Text, has_dots, percent_encode, percent_encode_invalid},
+    text::{Escaping, MOST_TEXT, Text, has_dots, percent_encode, percent_encode_invalid},
     url::Url,
 };
 
@@ -128,7 +127,7 @@ impl Targets {
         };
         let url: Url = prefix.parse()?;
         let path = prefix[from + length..].split('?').next().unwrap_or_default();
-        // The last segment may go on with a field.
+        // The last segment may continue with a field.
         if path.rsplit_once('/').is_some_and(|(path, _)| has_dots(path)) {
             return Err(Error::configuration(
                 "invalid `url`: expected no segment `.` or `..` in a path with fields",

@@ -9,6 +9,9 @@ use tremor_pdk::{
 
 use super::config::{Escape, Format};
 
+/// Maximum length of the text before or after an event, at the start or at the end of a body, in bytes.
+pub(crate) const MOST_TEXT: usize = 64 << 10;
+
 /// A template of the configuration, whose texts are parts of requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Text {

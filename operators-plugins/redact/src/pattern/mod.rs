@@ -9,7 +9,26 @@ use std::ops::Range;
 use regex::Regex;
 use tremor_pdk::{Error, Result};
 
-use crate::config::Pattern;
+/// A kind of text.
+#[tremor_pdk::config]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum Pattern {
+    /// E-mail addresses.
+    Email,
+    /// IPv4 addresses.
+    Ipv4,
+    /// IPv6 addresses.
+    Ipv6,
+    /// Numbers of payment cards with a valid check digit.
+    CreditCard,
+    /// International bank account numbers with valid check digits.
+    Iban,
+    /// Tokens that follow the word `Bearer`.
+    BearerToken,
+    /// JSON Web Tokens.
+    Jwt,
+}
 
 /// Finds texts of one kind.
 pub(crate) enum Finder {

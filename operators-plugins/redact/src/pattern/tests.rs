@@ -2,8 +2,7 @@ use std::fmt::Write;
 
 use proptest::prelude::*;
 
-use super::Finder;
-use crate::config::Pattern;
+use super::{Finder, Pattern};
 
 const ALL: [Pattern; 7] = [
     Pattern::Email,

@@ -8,7 +8,10 @@ use std::{
 
 use super::{Control, Phase, State};
 use crate::{
-    engine::{handle::status::Bound, route::outlets::Relieves, sync::watch::Waiter},
+    engine::{
+        handle::status::{Bound, Relieves},
+        sync::watch::Waiter,
+    },
     flow::WhenFull,
 };
 

@@ -131,6 +131,22 @@ pub(crate) enum Bound {
     Memory,
 }
 
+/// The waits of sources that end because queues give batches up.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Relieves {
+    /// `true` for waits for acknowledgements.
+    pub(crate) pulls: bool,
+    /// `true` for waits for memory.
+    pub(crate) memory: bool,
+}
+
+impl Relieves {
+    /// Returns whether a wait because of `bound` may end.
+    pub(crate) fn ends(self, bound: Bound) -> bool {
+        if bound == Bound::Memory { self.memory } else { self.pulls }
+    }
+}
+
 /// Value of [`Awaited::reason`] for a source that has reached its limit of events or bytes in flight.
 pub(crate) const PULL_LIMIT: &str = "pull limit";
 /// Value of [`Awaited::reason`] for a source whose flow may not borrow more memory.

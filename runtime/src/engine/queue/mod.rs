@@ -27,7 +27,7 @@ pub(crate) use self::{
 use crate::clock::Clock;
 use crate::engine::{
     processors::Processors,
-    tracking::token::InFlight,
+    tracking::{stats::Left, token::InFlight},
     tuning::{QUEUE_BYTES, QUEUE_EVENTS},
 };
 
@@ -63,15 +63,6 @@ pub(crate) enum Payload {
         /// Events that could not be encoded.
         rejected: Vec<Rejected>,
     },
-}
-
-/// Numbers of events that were left in a queue or in a sink at the end of a flow.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Left {
-    /// Number of events that were left.
-    pub(crate) events: usize,
-    /// Number of these events whose source is not notified that they failed.
-    pub(crate) lost: usize,
 }
 
 impl From<InFlight> for Queued {

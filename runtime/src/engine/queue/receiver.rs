@@ -8,8 +8,9 @@ use std::{
 
 use crate::engine::{
     processors::{Processors, Working},
-    queue::{Left, Queued, mailbox::Mailbox},
+    queue::{Queued, mailbox::Mailbox},
     sync::{gauge::Gauge, wakers},
+    tracking::stats::Left,
 };
 
 /// The receiving half of a queue.

@@ -9,7 +9,10 @@ use std::{
 
 use crate::engine::{
     control::Control,
-    handle::{connection::Connection, status::Bound},
+    handle::{
+        connection::Connection,
+        status::{Bound, Relieves},
+    },
     logging::losses::OverflowReason,
     queue::{Load, Queued, Sender, sender::Spent, stalled::Stalled},
     route::fan_out::{count_drop, pass_on},
@@ -43,22 +46,6 @@ pub(crate) struct Outlet {
 pub(crate) struct Outlets {
     all: Vec<Outlet>,
     control: Arc<Control>,
-}
-
-/// The waits of sources that end because queues give batches up.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Relieves {
-    /// `true` for waits for acknowledgements.
-    pub(crate) pulls: bool,
-    /// `true` for waits for memory.
-    pub(crate) memory: bool,
-}
-
-impl Relieves {
-    /// Returns whether a wait because of `bound` may end.
-    pub(crate) fn ends(self, bound: Bound) -> bool {
-        if bound == Bound::Memory { self.memory } else { self.pulls }
-    }
 }
 
 /// A batch that waits for the capacity of the queue with this index.

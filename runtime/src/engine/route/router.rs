@@ -26,13 +26,16 @@ use tremor_pdk::Batch;
 use crate::clock::Clock;
 use crate::codec::{BatchEncoder, Terminator};
 use crate::engine::{
-    handle::{connection::Connection, status::Bound},
+    handle::{
+        connection::Connection,
+        status::{Bound, Relieves},
+    },
     logging::losses::OverflowReason,
     queue::{Payload, Queued, sender::Spent},
     route::{
         in_order::{InOrder, Section},
         leading::{Instances, Leading},
-        outlets::{Outlets, Relieves},
+        outlets::Outlets,
         routes::Routes,
     },
     sync::watch::Single,

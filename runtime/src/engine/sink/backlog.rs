@@ -13,7 +13,7 @@ use crate::clock::Clock;
 use crate::dynamic::DynSink;
 use crate::engine::{
     handle::ConnectorHandle,
-    queue::{Left, stalled::Stalled},
+    queue::stalled::Stalled,
     sink::{
         aside::Aside,
         lane::{Batching, Lane, Leaving},
@@ -21,7 +21,7 @@ use crate::engine::{
         slots::Slots,
         streams::{Load, Streams},
     },
-    tracking::token::InFlight,
+    tracking::{stats::Left, token::InFlight},
     tuning::{POOLED, SINK_WAITING_BYTES},
 };
 

@@ -13,7 +13,6 @@ use serde::Serialize;
 
 use crate::clock::Clock;
 use crate::engine::{
-    queue::Left,
     sync::gauge::{Gauge, Queue},
     tracking::{
         deliveries::{Deliveries, Latencies},
@@ -21,6 +20,15 @@ use crate::engine::{
     },
 };
 use crate::flow::{ERR, OUT, Role};
+
+/// Numbers of events that were left in a queue or in a sink at the end of a flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Left {
+    /// Number of events that were left.
+    pub(crate) events: usize,
+    /// Number of these events whose source is not notified that they failed.
+    pub(crate) lost: usize,
+}
 
 macro_rules! counts {
     ($($(#[$about:meta])* $name:ident,)*) => {

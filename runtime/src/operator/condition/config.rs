@@ -7,7 +7,6 @@ use tremor_abi::value::from_value;
 use tremor_pdk::{Error, Result, Value, template::Field};
 
 use super::{Comparison, Condition, Order};
-use crate::operator::set::given;
 
 /// Condition on an event: `field` with exactly one comparison, or exactly one of `all`, `any` and `not`.
 #[tremor_pdk::config]
@@ -53,6 +52,13 @@ pub(crate) struct Config {
     /// This condition does not hold. The value `true` instead of a condition negates the comparison, `all` or `any`
     /// next to this key.
     not: Option<Not>,
+}
+
+/// Deserialises a value in such a way that `value: null` differs from a missing key.
+pub(in crate::operator) fn given<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Value<'static>>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
 }
 
 #[derive(Clone, Debug, JsonSchema)]

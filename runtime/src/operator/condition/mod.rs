@@ -11,7 +11,7 @@ use std::cmp::Ordering;
 use regex::Regex;
 use tremor_pdk::{EventRef, Value, ValueRef, template::Field};
 
-pub(super) use self::config::Config;
+pub(super) use self::config::{Config, given};
 
 /// Compiled condition.
 #[derive(Debug)]

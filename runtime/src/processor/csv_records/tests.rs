@@ -98,7 +98,7 @@ fn truncated_record_is_rejected_up_to_a_line_feed() {
     assert!(rejected[0].contains("its beginning was discarded"), "{rejected:?}");
 }
 
-/// Each of these lines begins a quoted field, and goes on in one that has begun.
+/// Each of these lines begins a quoted field, and continues in one that has begun.
 #[test]
 fn lines_that_begin_endless_fields_are_given_up_together() {
     for line in ["x\",\"\n", "x\",\"\na\n"] {

@@ -29,7 +29,7 @@ const LARGE: usize = 4 << 10;
 /// A value without arrays and objects.
 #[derive(Clone, Copy, PartialEq)]
 enum Leaf<'b> {
-    /// There is no such field.
+    /// The event has no such field.
     Missing,
     /// A value without text, or an empty value in place of one that is not copied.
     Node(Node),

@@ -161,6 +161,7 @@ impl fmt::Display for Path {
 
 impl Path {
     /// Returns the path that leads through objects by `keys`.
+    #[doc(hidden)]
     pub fn of_keys<'k>(keys: impl IntoIterator<Item = &'k str>) -> Self {
         let segment = |key: &str| Segment::Key { word: Key::word_of(key), text: key.into() };
         Self(keys.into_iter().map(segment).collect())

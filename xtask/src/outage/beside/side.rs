@@ -1,4 +1,4 @@
-//! One of the two processes of a case: its flow, the peer of its third sink, and its counts.
+//! A process of a case, which has two: its flow, the peer of its third sink, and its counts.
 
 use std::fs;
 use std::path::Path;

@@ -43,7 +43,7 @@ done
 exec tail -n \"+$from\" -f journal
 ";
 
-/// What all flows of a kind of source read.
+/// Input that all flows of a kind of source read.
 pub(super) enum Supply {
     File(PathBuf),
     Journal(PathBuf),

@@ -19,15 +19,17 @@ struct Known {
 
 /// Kinds and flags by minor version, each with those of the earlier versions. The length of the array enforces that a
 /// new minor version adds a row.
-const VERSIONS: [Known; AbiVersion::CURRENT.minor as usize + 1] = [Known {
+const VERSIONS: [Known; AbiVersion::CURRENT.minor as usize + 1] =
+    [FIRST, Known { flags: FIRST.flags | EventFlags::FORGOTTEN.0, ..FIRST }];
+
+const FIRST: Known = Known {
     payloads: bit(PayloadKind::NONE.0) | bit(PayloadKind::RAW.0) | bit(PayloadKind::DOCUMENT.0),
     flags: EventFlags::FRAGMENT.0
         | EventFlags::STREAM_END.0
         | EventFlags::STREAM_ABORTED.0
-        | EventFlags::FORGOTTEN.0
         | Format::BITS,
     nodes: (bit(NodeKind::NUMBER.0) << 1) - 1,
-}];
+};
 
 /// Highest minor version whose frames this version reads.
 #[allow(clippy::cast_possible_truncation)] // checked by the assertion

@@ -268,7 +268,8 @@ mod tests {
         batch.validate().unwrap();
         assert_eq!(other.get(1).unwrap().value().unwrap().to_string(), payload.to_string());
         assert_eq!(batch.get(0).unwrap().value().unwrap().to_string(), r#"{"first":"1"}"#);
-        assert_eq!(done, *payload != text);
+        let before = payload.to_string();
+        assert_eq!(done, text != before);
         text
     }
 
