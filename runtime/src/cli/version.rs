@@ -14,7 +14,7 @@ const DIGITS: usize = 8;
 /// library `tremor_runtime` to be compiled again as well.
 const COMMIT: Option<[u8; DIGITS]> = last_commit(include_bytes!(env!("TREMOR_BUILD_HEAD_LOG")));
 
-/// Returns the version without the name of the program, such as `0.1.0 (ABI 2.0, 8ee43463)`.
+/// Returns the version without the name of the program, such as `0.1.0 (ABI 2.1, 8ee43463)`.
 pub(super) fn version() -> &'static str {
     static VERSION: LazyLock<String> =
         LazyLock::new(|| text(COMMIT.as_ref().and_then(|digits| str::from_utf8(digits).ok())));

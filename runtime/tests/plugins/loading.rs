@@ -110,7 +110,7 @@ fn other_abi_major_is_rejected_before_opening() {
     let error = load(&path, Policy::default()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AbiVersion);
     let text = error.to_string();
-    for part in ["built for ABI 3.0", "this tremor supports ABI 2.0", "help: rebuild the plugin"] {
+    for part in ["built for ABI 3.1", "this tremor supports ABI 2.1", "help: rebuild the plugin"] {
         assert!(text.contains(part), "{text}");
     }
 }

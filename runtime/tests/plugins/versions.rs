@@ -147,12 +147,12 @@ fn plugin_of_next_minor_version_is_rejected() {
             WITHOUT_CLOSE.1
         ),
     );
-    let path = of_version("abi-next-minor", "2.1.0", &[method]);
+    let path = of_version("abi-next-minor", "2.2.0", &[method]);
     let error = load(&path, Policy::default()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AbiVersion);
     let text = error.to_string();
     assert!(text.lines().count() <= 5, "{text}");
-    for part in ["ABI 2.1", "this tremor supports ABI 2.0", "help: update tremor"] {
+    for part in ["ABI 2.2", "this tremor supports ABI 2.1", "help: update tremor"] {
         assert!(text.contains(part), "{text}");
     }
 }
@@ -172,7 +172,7 @@ fn other_layout_of_same_version_is_rejected() {
     let text = error.to_string();
     assert!(text.lines().count() <= 10 && text.len() < 1_500, "{text}");
     for part in
-        ["`Limit`, in ", "Batch", "bytes: u64", "bytes: u32", "ABI 2.0", "help: rebuild the plugin"]
+        ["`Limit`, in ", "Batch", "bytes: u64", "bytes: u32", "ABI 2.1", "help: rebuild the plugin"]
     {
         assert!(text.contains(part), "{part}: {text}");
     }

@@ -42,11 +42,11 @@ pub fn plugin(name: &str, changes: &[Change<'_>]) -> PathBuf {
     })
 }
 
-/// Returns the changes that set the version of the ABI to `version` instead of 2.0.0.
+/// Returns the changes that set the version of the ABI to `version` instead of 2.1.0.
 pub fn abi_version(version: &str) -> [(&'static str, &'static str, String); 2] {
-    let package = ("tremor-pdk/abi/Cargo.toml", "version = \"2.0.0\"");
-    let dependency = (MANIFEST, "tremor-pdk/abi\", version = \"2.0.0\"");
-    [package, dependency].map(|(file, old)| (file, old, old.replace("2.0.0", version)))
+    let package = ("tremor-pdk/abi/Cargo.toml", "version = \"2.1.0\"");
+    let dependency = (MANIFEST, "tremor-pdk/abi\", version = \"2.1.0\"");
+    [package, dependency].map(|(file, old)| (file, old, old.replace("2.1.0", version)))
 }
 
 type Files = BTreeMap<PathBuf, String>;

@@ -101,7 +101,7 @@ fn processor_time() -> Duration {
     Duration::from_nanos(ns.expect("the first number is a time in ns"))
 }
 
-/// Returns bytes that are not UTF-8 as the text that the crate makes of them.
+/// Returns a value with bytes that are not UTF-8 as the text that the crate makes of them.
 fn text_of_bytes(value: &Json) -> Json {
     let byte = |it: &Json| it.as_u64().and_then(|it| u8::try_from(it).ok());
     let bytes: Option<Vec<u8>> = value.as_array().and_then(|it| it.iter().map(byte).collect());
@@ -109,7 +109,13 @@ fn text_of_bytes(value: &Json) -> Json {
         Some(bytes) if std::str::from_utf8(&bytes).is_err() => {
             json!(String::from_utf8_lossy(&bytes))
         }
-        _ => value.clone(),
+        _ => match value {
+            Json::Array(elements) => elements.iter().map(text_of_bytes).collect(),
+            Json::Object(fields) => {
+                fields.iter().map(|(key, value)| (key.clone(), text_of_bytes(value))).collect()
+            }
+            _ => value.clone(),
+        },
     }
 }
 

@@ -207,7 +207,7 @@ fn values_after_an_unknown_kind_are_read() {
     assert_eq!(view.to_string(), "[1,null,2]");
     assert_eq!(view.get_idx(2).and_then(ValueRef::as_i64), Some(2));
     let text = validate(b"", &nodes, 0).unwrap_err().to_string();
-    assert_eq!(text, "invalid document: node 2 has kind 77, which ABI 2.0 does not have");
+    assert_eq!(text, "invalid document: node 2 has kind 77, which ABI 2.1 does not have");
     let key = Node::key(0, 1, fingerprint(b"a"));
     let after = Node::key(1, 1, fingerprint(b"b"));
     let nodes = [Node::object(2, 5), key, unknown, after, Node::i64(3)];
