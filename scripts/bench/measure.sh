@@ -15,6 +15,7 @@ run_subject() {
   failure=''
   # The command runs in the background, so that a signal ends the wait. timeout gives it a process group of its own, and
   # forwards signals to the whole group.
+  child=starting
   timeout --kill-after=10 "$limit" "${prefix[@]}" "${words[@]}" > "$files.out" 2> "$files.err" < /dev/null &
   child=$!
   wait "$child" 2> /dev/null || status=$?
@@ -135,6 +136,8 @@ interrupted() {
 # Ends the current command. timeout forwards the signal, and kills the command after ten seconds.
 stop_child() {
   [ -n "$child" ] || return 0
+  # A signal may arrive after the command began, and before its process ID was stored.
+  [ "$child" != starting ] || child=${!:-}
   kill -TERM "$child" 2> /dev/null || true
   wait "$child" 2> /dev/null || true
   child=''

@@ -52,6 +52,7 @@ under() {
   local flow=$1 name=$2 files=$output/$3/$4 profile=$4
   shift 4
   fill_in "${commands[$name]}" "$flow" "$files.json" "$files.hgrm" 0 "$PROFILE_SECONDS"
+  child=starting
   timeout --kill-after=10 600 "$@" "${words[@]}" > "$files.out" 2> "$files.err" < /dev/null &
   child=$!
   local status=0

@@ -51,7 +51,7 @@ fn plugins_are_listed_and_inspected_by_name() {
     inspect.expect(0, &[]);
     for part in [
         "connector-file",
-        "2.0",
+        "2.1",
         "unwind",
         "required",
         "\n    path                 string, required\n      Path of the file.",

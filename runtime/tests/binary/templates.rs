@@ -136,14 +136,14 @@ links: [input -> output]"
     scene.run().expect(0, &["2 events in, 2 out, 0 dead-lettered"]);
     assert_eq!(scene.read("out"), "x/one one\nx/two two\n");
     let scene = flow("{host}");
-    scene.run().expect(1, &["2 events in, 0 out", "as `host`, found no such field"]);
+    scene.run().expect(3, &["2 events in, 0 out", "as `host`, found no such field"]);
 }
 
 #[test]
 fn check_reports_the_position_of_a_mistake_in_a_template() {
     let scene = flow("{host", "", LINES, DIRECT).write("in", b"");
     scene.tremor(&["check", "flow.yaml"]).expect(
-        1,
+        2,
         &[
             "flow.yaml:9:32: error: connector type `rendered`: `text`: `{host`: invalid template",
             "expected `}` after the field",

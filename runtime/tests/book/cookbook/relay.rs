@@ -13,7 +13,7 @@ use crate::{peer::wait_until, running::Running};
 
 /// Returns the addresses of both servers: TCP and UDP.
 fn addresses(running: &mut Running) -> (String, String) {
-    let parts = ["component=tcp", "component=udp"];
+    let parts = ["component=\"tcp\"", "component=\"udp\""];
     let mut found = BTreeMap::new();
     while found.len() < 2 {
         let line = running.until("listens on ");
@@ -51,9 +51,8 @@ fn each_host_has_a_file_and_no_host_leaves_the_folder() {
     let replaced = [("0.0.0.0:601", "127.0.0.1:0"), ("0.0.0.0:514", "127.0.0.1:0")];
     let mut running = kitchen.start(&flows("relay.md")[0], &replaced, &[]);
     let (tcp, udp) = addresses(&mut running);
-    let message = |host: &str, text: &str| {
-        format!("<13>1 2026-11-29T08:30:00.000000Z {host} app - - - {text}")
-    };
+    let message =
+        |host: &str, text: &str| format!("<13>1 2026-11-29T08:30:00Z {host} app - - - {text}");
     let counted = |message: &str| format!("{} {message}", message.len());
     let mut tcp = TcpStream::connect(tcp).unwrap();
     let expected = [("web-1", "one"), ("web-2", "two"), ("web-1", "three")];

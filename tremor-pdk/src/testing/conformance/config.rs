@@ -16,9 +16,12 @@ pub fn working(schema: Option<&Json>) -> Json {
 }
 
 fn minimal(root: &Json, schema: &Json, key: &str, depth: usize) -> Json {
+    // The schema of a key may have examples beside a reference to the schema of its type.
+    let own = schema;
     let schema = resolved(root, schema);
-    let given = [&schema["examples"][0], &schema["default"], &schema["const"], &schema["enum"][0]];
-    if let Some(given) = given.into_iter().find(|given| !given.is_null()) {
+    let given =
+        [own, schema].map(|it| [&it["examples"][0], &it["default"], &it["const"], &it["enum"][0]]);
+    if let Some(given) = given.into_iter().flatten().find(|given| !given.is_null()) {
         return given.clone();
     }
     let Some(depth) = depth.checked_sub(1) else { return Json::Null };

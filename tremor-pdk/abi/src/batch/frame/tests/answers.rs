@@ -146,7 +146,7 @@ fn refused_delta_leaves_the_batch_unchanged() {
         "event 0 of a frame has an edited value, which a frame must not contain",
         "invalid frame: event 0 of a batch is an invalid document: node 200 does not exist",
         "invalid frame: event 0 of a batch has metadata that is an invalid document: node 15 has kind 77, which ABI \
-         2.0 does not have",
+         2.1 does not have",
         "invalid frame: flags at offset 22 is 0, expected a sum with 1 (delta)",
     ];
     for (text, expected) in texts.iter().zip(expected) {

@@ -202,7 +202,7 @@ fn each_field_of_the_header_is_checked() {
         (put(0, b"TRB3"), "magic at offset 0 is 859984468, expected 843207252"),
         (put(4, &[0]), "layout at offset 4 is 0, expected 1"),
         (put(4, &[2]), "its layout is 2, and this version reads frames up to layout 1"),
-        (put(5, &[9]), "its minor is 9, and this version reads frames up to minor 0"),
+        (put(5, &[9]), "its minor is 9, and this version reads frames up to minor 1"),
         (put(6, &[56, 0]), "header_len at offset 6 is 56, expected a multiple of 8"),
         (put(6, &[65, 0]), "header_len at offset 6 is 65"),
         (put(8, &[1]), "total_len at offset 8 is"),
