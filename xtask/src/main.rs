@@ -4,6 +4,7 @@
 
 #![allow(clippy::print_stderr)] // because people read the output
 
+mod beside;
 mod book;
 mod boundary;
 mod broker;
@@ -89,7 +90,7 @@ enum Command {
     /// Stops, slows and silences the peer of a sink in turn, and fails if an event is lost
     Outage(Harness<outage::Arguments>),
     /// Disturbs one of three sinks of a source, and fails if the others are slower or counts do not balance
-    Beside(Harness<outage::beside::Arguments>),
+    Beside(Harness<beside::Arguments>),
     /// Rotates and deletes files while the peer of a sink is down, and fails if lines are lost
     Vanishing(Harness<vanishing::Arguments>),
     /// Starts, stops and kills processes of examples/scale-out on a real broker, and fails if records are lost

@@ -2,9 +2,8 @@
 //! delivery. In turn, the peer is stopped, refuses deliveries, is slow, and is silent. Checks that
 //! the peer receives every event.
 
-pub(crate) mod beside;
-mod peer;
-mod received;
+pub(crate) mod peer;
+pub(crate) mod received;
 
 use std::time::{Duration, Instant};
 use std::{fmt::Display, thread};

@@ -34,13 +34,13 @@ pub(crate) enum Behaviour {
 
 impl Behaviour {
     /// Returns the name of the behaviour in lower case, for tables.
-    pub(super) fn name(self) -> String {
+    pub(crate) fn name(self) -> String {
         format!("{self:?}").to_lowercase()
     }
 }
 
 /// The peer, which ends when it is dropped.
-pub(super) struct Peer {
+pub(crate) struct Peer {
     path: PathBuf,
     shared: Arc<Shared>,
     /// The listener, unless the peer is stopped.
@@ -49,10 +49,10 @@ pub(super) struct Peer {
 
 /// Times from a delivery to its answer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pace {
-    pub(super) usual: Duration,
+pub(crate) struct Pace {
+    pub(crate) usual: Duration,
     /// Time while the peer is slow.
-    pub(super) slow: Duration,
+    pub(crate) slow: Duration,
 }
 
 struct Shared {
@@ -75,7 +75,7 @@ struct State {
 
 impl Peer {
     /// Creates a peer that does not listen yet.
-    pub(super) fn new(path: &Path, pace: Pace, received: Received) -> Self {
+    pub(crate) fn new(path: &Path, pace: Pace, received: Received) -> Self {
         let (behaviour, connections) = (Behaviour::Stopped, Vec::new());
         let (first, silences) = (None, 0);
         let state = Mutex::new(State { behaviour, received, first, connections, silences });
@@ -87,7 +87,7 @@ impl Peer {
     ///
     /// # Errors
     /// The peer cannot listen.
-    pub(super) fn turn(&mut self, behaviour: Behaviour) -> Result<()> {
+    pub(crate) fn turn(&mut self, behaviour: Behaviour) -> Result<()> {
         let mut state = self.shared.state();
         state.behaviour = behaviour;
         state.first = None;
@@ -107,12 +107,12 @@ impl Peer {
     }
 
     /// Returns the time of the first delivery since the peer last began to answer.
-    pub(super) fn first(&self) -> Option<Instant> {
+    pub(crate) fn first(&self) -> Option<Instant> {
         self.shared.state().first
     }
 
     /// Calls `question` with the received records, and returns its result.
-    pub(super) fn ask<T>(&self, question: impl FnOnce(&Received) -> T) -> T {
+    pub(crate) fn ask<T>(&self, question: impl FnOnce(&Received) -> T) -> T {
         question(&self.shared.state().received)
     }
 }

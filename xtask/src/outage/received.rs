@@ -5,7 +5,7 @@ const NUMBER: usize = 8;
 
 /// The form of records in a delivery.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Form {
+pub(crate) enum Form {
     /// Records of this size in bytes. The number of a record is at its beginning and at its end.
     Binary(usize),
     /// Lines. The number of a line is in decimal digits between two characters `#`.
@@ -14,36 +14,36 @@ pub(super) enum Form {
 
 /// The records that the peer has received.
 #[derive(Debug)]
-pub(super) struct Received {
+pub(crate) struct Received {
     form: Form,
     /// `true` for each received record, by number.
     seen: Vec<bool>,
     /// Maximum number of a received record plus one, by stream.
     newest: Vec<u64>,
     /// Number of records that were received again.
-    pub(super) again: u64,
+    pub(crate) again: u64,
     /// Number of records that were first received after a later one of their stream.
-    pub(super) disordered: u64,
+    pub(crate) disordered: u64,
     /// Number of partial records, and of records that the source has not sent.
-    pub(super) torn: u64,
+    pub(crate) torn: u64,
 }
 
 impl Received {
     /// Creates an empty list for records of this form, which belong to `streams` streams in turn.
-    pub(super) fn new(form: Form, streams: usize) -> Self {
+    pub(crate) fn new(form: Form, streams: usize) -> Self {
         let newest = vec![0; streams];
         Self { form, seen: Vec::new(), newest, again: 0, disordered: 0, torn: 0 }
     }
 
     /// Returns how many of the first `sent` records were not received.
-    pub(super) fn missing(&self, sent: u64) -> u64 {
+    pub(crate) fn missing(&self, sent: u64) -> u64 {
         let sent = usize::try_from(sent).unwrap_or(usize::MAX);
         let received = self.seen.iter().take(sent).filter(|&&seen| seen).count();
         (sent - received) as u64
     }
 
     /// Adds the records of a delivery.
-    pub(super) fn add(&mut self, delivery: &[u8]) {
+    pub(crate) fn add(&mut self, delivery: &[u8]) {
         match self.form {
             Form::Binary(record) => {
                 let records = delivery.chunks_exact(record);

@@ -55,7 +55,7 @@ impl Side {
         let source = supply.source(name)?;
         supply.prepare(folder)?;
         let Source { text, codec, .. } = &source;
-        let flow = include_str!("../../flows/beside.yaml").replace("@SOURCE@", text);
+        let flow = include_str!("../flows/beside.yaml").replace("@SOURCE@", text);
         let flow = flow.replace("@CODEC@", codec).replace("@WHEN_FULL@", policy.name());
         fs::write(folder.join("beside.yaml"), flow)?;
         let mut peer = Peer::new(&folder.join("peer"), PACE, Received::new(Form::Lines, 1));
