@@ -19,8 +19,8 @@ use crate::tools::{has_nightly, nightly};
 const FLAGS: &str = "-Zsanitizer=address -Clink-arg=-Wl,--export-dynamic -Zrandomize-layout";
 
 /// Tests of code in the host that uses memory of a plugin, or in a plugin that uses memory of the host.
-const TESTS: &str = "--package=tremor-abi --package=tremor-pdk --package=tremor-runtime --lib --test=batches \
-    --test=deep_values --test=fuzz_seeds --test=plugins --";
+const TESTS: &str = "--package=tremor-abi --package=tremor-pdk --package=tremor-runtime \
+    --features=tremor-abi/frame --lib --test=batches --test=deep_values --test=fuzz_seeds --test=plugins --";
 
 /// Tests that are skipped because they check no access to memory and take long to build: plugins of
 /// other ABI versions, plugins of another toolchain, and descriptions of plugins by a child
