@@ -69,7 +69,7 @@ impl EventFlags {
     /// [`EventFlags::STREAM_END`].
     pub const STREAM_ABORTED: Self = Self(4);
     /// The bytes that the event was decoded from must not be shown any more, because a part of the payload was replaced
-    /// by a component that removes secrets. [`Event::original`] then only identifies the event, and may lie outside of
+    /// by a component that removes secrets. `Event::original` then only identifies the event, and may lie outside of
     /// the bytes of the batch.
     pub const FORGOTTEN: Self = Self(32);
 
