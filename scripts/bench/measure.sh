@@ -140,6 +140,8 @@ stop_child() {
   [ "$child" != starting ] || child=${!:-}
   kill -TERM "$child" 2> /dev/null || true
   wait "$child" 2> /dev/null || true
+  # Before coreutils 9.5, timeout ends without its command if the signal comes before it knows the command's process ID.
+  kill -TERM -- "-$child" 2> /dev/null || true
   child=''
 }
 
