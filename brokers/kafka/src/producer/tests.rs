@@ -177,7 +177,7 @@ fn topics_of_a_template_are_checked_and_bounded() {
     let expected = [
         (
             2,
-            "`topic` of the event, `logs-{host}`: expected text, a number or a truth value as `host`, found no such field",
+            "`key` of the event, `{host}/{n:-none}`: expected text, a number or a truth value as `host`, found no such field",
         ),
         (
             3,
