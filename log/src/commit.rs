@@ -242,7 +242,7 @@ impl Committer {
                 previous_last: self.previous.last,
                 before,
             };
-            // One copy is durable before the other one is overwritten, so that a crash leaves a valid header.
+            // The first copy is durable before the second one is overwritten, so that a crash leaves a valid header.
             write_header(file, &header, 0)
                 .map_err(|it| (at("write the header of", &path)(it), true))?;
             head = header.encode();
@@ -417,7 +417,7 @@ impl Committer {
             self.group.extend(state.waiting.drain(..));
             state.settled.clone()
         };
-        // What is not written counts as not settled, and the records are delivered again.
+        // Positions that are not written count as not settled, and the records are delivered again.
         let _ = self.positions.write(&settled, self.group.is_empty());
         self.group.drain(..).collect()
     }

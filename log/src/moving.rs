@@ -55,7 +55,7 @@ impl Repair<'_> {
             _ => None,
         };
         let Some((free, (first, last))) = target else {
-            // Nothing is to be moved, or there is no space to move it to.
+            // No record has to be moved, or no space is left for the copy.
             write_again(&*segment.file, start, scan.end).map_err(at("write to", &path))?;
             live.insert(segment.header.sequence, self.live(segment, scan.last, scan.end));
             return Ok(None);

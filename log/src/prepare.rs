@@ -149,7 +149,7 @@ impl Pool {
             if is_due || segment.written >= self.segment_bytes {
                 let synced = segment.file.sync();
                 if synced.is_err() {
-                    // What the failed sync should have written has to be written again.
+                    // The bytes of the failed sync have to be written again.
                     segment.written = 0;
                 }
                 synced.map_err(at("sync", &unfinished))?;

@@ -132,7 +132,7 @@ fn log_keeps_its_limit_and_is_full() {
     let used: u64 =
         dir.path().read_dir().unwrap().map(|it| it.unwrap().metadata().unwrap().len()).sum();
     assert!(used <= 8 << 20, "{used}");
-    // What was accepted becomes durable when space is settled.
+    // Accepted records become durable when space is settled.
     let durable: Vec<u64> = payloads(&log).into_iter().map(|it| it.0).collect();
     durable.iter().for_each(|it| log.settle(*it));
     for number in 1..=appended {

@@ -46,7 +46,7 @@ pub(super) fn run(seed: u64, crash_at: u64) -> Result<Ran, String> {
         }
         if life == 0 {
             ran.is_complete = !disk.is_stopped();
-            // What follows is to differ between the crash points of a workload.
+            // The rest of the run has to differ between the crash points of a workload.
             random = fastrand::Rng::with_seed(seed ^ crash_at.rotate_left(16));
         }
         ran.crashes += 1;
@@ -56,7 +56,7 @@ pub(super) fn run(seed: u64, crash_at: u64) -> Result<Ran, String> {
             if let Ok(mut log) = Stepped::open(&disk, segments)
                 && !disk.is_stopped()
             {
-                // What is delivered is a promise.
+                // A delivered record is a promise.
                 model.verify(&mut log)?;
             }
             ran.crashes += 1;

@@ -238,7 +238,7 @@ impl Model {
                 records.len()
             ));
         }
-        // What was settled without being durable is settled no more, if it was found again.
+        // Records whose settlement was not durable are not settled any more, if they were found again.
         self.settled.retain(|it| !found.contains(it));
         self.note_durably_settled(log);
         Ok(())

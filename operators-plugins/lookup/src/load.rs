@@ -237,7 +237,7 @@ impl Columns {
     /// Returns the number of a column. A new column is counted as memory of the table.
     ///
     /// # Errors
-    /// There are too many columns, or their names take too much memory.
+    /// The table has too many columns, or their names take too much memory.
     fn number(&mut self, name: &str, builder: &mut Builder) -> Result<usize> {
         if let Some(number) = self.0.get(name) {
             return Ok(*number);

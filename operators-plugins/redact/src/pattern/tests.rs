@@ -76,7 +76,7 @@ fn cards_with_a_check_digit_are_found() {
             "[4111111111111111],[4111 1111 1111 1111] 12 [4111-1111-1111-1111] 34x[378282246310005]",
             "[5555555555554444] [2223003122003222] [6011111111111117] [3530111333300000] [30569309025904]",
             "[4222222222222] [6304000000000000] [6200000000000005]",
-            // Another digit, a longer number, a time in ns, two spaces, and a number that no network issues.
+            // A changed digit, a longer number, a time in ns, two spaces, and a number that no network issues.
             "4111111111111112 41111111111111110 1700000000123456789 4111 1111  1111 1111 1111111111111117",
         ],
     );

@@ -198,7 +198,7 @@ fn balance(asked: &Asked) {
         let left = ["delivered", "dead_lettered", "discarded", "merged", "failed", "dropped"];
         assert_eq!(sum(&["taken", "created"]), sum(&left), "{component}");
         assert_eq!(events["in_flight"], 0, "{component}");
-        // What a component passed on, the next one has taken.
+        // The next component has taken the events that a component passed on.
         entered += sum(if role == "source" { &["taken", "created"] } else { &["created"] });
         ended += sum(&left[2..]) + if role == "sink" { sum(&["delivered"]) } else { 0 };
     }

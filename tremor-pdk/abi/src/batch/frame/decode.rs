@@ -52,7 +52,7 @@ pub fn decode(frame: &[u8], pool: &Pool, medium: Medium) -> Result<Decoded, Fram
     let claims = match medium {
         Medium::Process => batch.validate().map_err(FrameError::Contents)?,
         Medium::Disk => {
-            // What was acknowledged must be readable, even if events share more than a batch of a plugin may.
+            // An acknowledged record must be readable, even if events share more than a batch of a plugin may.
             let claims = batch.validate_within(Budget::new(usize::MAX));
             claims.map_err(FrameError::Contents)?;
             Claims::default()

@@ -207,7 +207,7 @@ fn data_after_the_header_stays_in_the_socket() {
             assert_eq!(wait(&mut reader), ErrorKind::WouldBlock);
         }
         assert!(reader.has_begun());
-        // Nothing is left, so that a poll for data waits.
+        // The socket has no data left, so that a poll for data waits.
         let mut left = [0; 64];
         assert_eq!(server.read(&mut left).unwrap_err().kind(), ErrorKind::WouldBlock);
         balancer.write_all(&[&header[header.len() - 1..], b"PROXY payload"].concat()).unwrap();
