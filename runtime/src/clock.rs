@@ -139,7 +139,8 @@ impl Clock {
 
     /// Sets the time of a simulated clock to `now_ns`, and wakes the tasks whose timers are due. Does nothing if the
     /// clock is that of the system.
-    pub(crate) fn set_ns(&self, now_ns: u64) {
+    #[doc(hidden)]
+    pub fn set_ns(&self, now_ns: u64) {
         let Some(simulated) = &self.0 else { return };
         let mut timers = lock(&simulated.timers);
         simulated.now_ns.store(now_ns, Ordering::Relaxed);

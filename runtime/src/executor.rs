@@ -27,7 +27,7 @@ use std::{
         Once,
         atomic::{AtomicUsize, Ordering},
     },
-    task::{Context, Poll},
+    task::{Context, Poll, Waker},
     time::{Duration, Instant},
 };
 
@@ -39,6 +39,10 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     static ASYNC_STD: Once = Once::new();
     // async-std also starts threads for tasks. No task runs on these threads, so one thread is enough.
     ASYNC_STD.call_once(|| {
+        // The first timer opens the descriptors of async-io. Later, there may be none left in the process, and async-io
+        // would panic at each attempt.
+        let mut first = async_io::Timer::after(Duration::from_hours(1));
+        let _pending = Pin::new(&mut first).poll(&mut Context::from_waker(Waker::noop()));
         let one = GlobalExecutorConfig::default().with_min_threads(1).with_max_threads(1);
         async_global_executor::init_with_config(one.with_thread_name_fn(|| "timers".to_owned()));
     });

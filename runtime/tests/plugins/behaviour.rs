@@ -130,7 +130,7 @@ fn cancelled_pull_returns_its_batch() {
     let source = instance.source.as_mut().unwrap();
     let mut batch = Batch::new();
     batch.stream(7).push_message(b"was here before");
-    // The first poll is pending, because the source waits on the host's clock.
+    // The first poll is pending, because the source yields.
     let poll = source.poll_pull(&mut Context::from_waker(Waker::noop()), &mut batch);
     assert!(poll.is_pending() && batch.is_empty());
     source.give_up(&mut batch);

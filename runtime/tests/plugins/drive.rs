@@ -13,6 +13,7 @@ use serde_json::Value;
 use tremor_abi::{batch::HostBatch, connector::Hook};
 use tremor_pdk::{Batch, ErrorKind, Exception, Halves, Pull, Result};
 use tremor_runtime::{
+    clock::Clock,
     dynamic::{DynConnector, DynSink, DynSource},
     executor::block_on,
     plugin::{ConnectorFactory, HostContext, HostServices, Library, Policy},
@@ -37,6 +38,21 @@ impl HostServices for Asked {
 
 pub(crate) fn host(id: &str) -> Arc<HostContext> {
     HostContext::new(id, "/", Asked::default())
+}
+
+/// Services whose clock only the test advances, so that a call of the plugin waits until then.
+#[derive(Debug)]
+struct Timed(Clock);
+
+impl HostServices for Timed {
+    fn clock(&self) -> Clock {
+        self.0.clone()
+    }
+}
+
+/// Creates a host with a clock of the test.
+pub(crate) fn timed_host(id: &str, clock: &Clock) -> Arc<HostContext> {
+    HostContext::new(id, "/", Timed(clock.clone()))
 }
 
 pub(crate) fn factory(library: &Path, name: &str) -> ConnectorFactory {

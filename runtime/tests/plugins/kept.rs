@@ -14,12 +14,13 @@ use serde_json::{Value as Json, json};
 use tremor_abi::{batch::HostOutput, connector::Hook};
 use tremor_pdk::{Batch, ErrorPolicy, EventRef, Grant, InFlight, Output, Pull};
 use tremor_runtime::{
+    clock::Clock,
     executor::block_on,
     plugin::{ComponentFactory, Library, Policy},
 };
 
 use crate::{
-    drive::{Instance, factory, host},
+    drive::{Instance, factory, host, timed_host},
     support::{library, workspace},
 };
 
@@ -52,6 +53,11 @@ pub(crate) fn kept_libraries_load_and_behave_as_before() {
     }
 }
 
+/// Lets the sleeps of the plugin's pulls and deliveries, of 1 ms each, end.
+fn wake(clock: &Clock) {
+    clock.set_ns(clock.monotonic_ns() + 1_000_000);
+}
+
 fn texts(batch: &Batch) -> Vec<String> {
     let text = |event: EventRef<'_>| match (event.raw(), event.value()) {
         (Some(bytes), _) => String::from_utf8_lossy(bytes).into_owned(),
@@ -74,7 +80,8 @@ fn check_library(path: &Path) {
 }
 
 fn check_source(path: &Path) {
-    let context = host("kept");
+    let clock = Clock::stopped();
+    let context = timed_host("kept", &clock);
     let mut it = Instance::start(&factory(path, "both"), &json!({ "count": 3 }), &context).unwrap();
     assert_eq!(
         it.connector.codec_requirement(),
@@ -90,6 +97,7 @@ fn check_source(path: &Path) {
     assert!(source.poll_pull(&mut waits, &mut batch).is_pending());
     // Acknowledge a pull while the source waits.
     acks.ack(1).unwrap();
+    wake(&clock);
     let pulled = block_on(poll_fn(|context| source.poll_pull(context, &mut batch)));
     assert_eq!(pulled, Ok(Pull::Finished));
     assert_eq!(texts(&batch), ["3", "2", "1"]);
@@ -106,8 +114,9 @@ fn check_source(path: &Path) {
 }
 
 fn check_sink(path: &Path) {
-    let config = json!({ "count": 3 });
-    let mut it = Instance::start(&factory(path, "both"), &config, &host("kept")).unwrap();
+    let (config, clock) = (json!({ "count": 3 }), Clock::stopped());
+    let context = timed_host("kept", &clock);
+    let mut it = Instance::start(&factory(path, "both"), &config, &context).unwrap();
     let sink = it.sink.as_mut().unwrap();
     assert_eq!(sink.demand().most_in_flight, 3);
     sink.on_grant(Grant::new(3, true, None));
@@ -117,6 +126,7 @@ fn check_sink(path: &Path) {
         assert!(sink.poll_deliver(&mut waits, slot, batch).is_pending());
     }
     sink.give_up(0);
+    wake(&clock);
     for slot in [2, 1] {
         let answer = poll_fn(|context| sink.poll_deliver(context, slot, &mut batches[slot]));
         let exceptions = block_on(pin!(answer)).unwrap();
