@@ -196,6 +196,18 @@ fn sizes() -> Vec<Case> {
             "bytes of the text",
         ),
         (
+            ".x = parse_key_value!(.a)",
+            json!("a=b ".repeat(60_000)),
+            json!("a ".repeat(100_000)),
+            "steps of the search",
+        ),
+        (
+            ".x = parse_logfmt!(.a)",
+            json!("a ".repeat(10_000)),
+            json!(format!("{}=", "a b\n".repeat(60_000))),
+            "steps of the search",
+        ),
+        (
             ".x = decode_punycode!(.a)",
             json!("xn--bcher-kva.de"),
             text(mebibyte),

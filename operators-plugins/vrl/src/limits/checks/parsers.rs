@@ -1,5 +1,7 @@
 //! Checks of functions that parse a text to nested values.
 
+use std::borrow::Cow;
+
 use vrl::value::Value;
 
 use super::{
@@ -87,9 +89,25 @@ pub(crate) fn parse_query(arguments: &Arguments<'_>) -> Checked {
     expands(text.len(), FIELD, || (count(text, |byte| byte == b'&') + 1) * FIELD + text.len())
 }
 
-/// The remainder of the text is searched for the delimiter of each field.
+/// The text is searched from each field on for the delimiter of a key and its value, which may be far behind fields
+/// without one.
 pub(crate) fn parse_key_value(arguments: &Arguments<'_>) -> Checked {
-    at_most(arguments.bytes("value").len(), MOST_QUADRATIC, "bytes of the text")
+    let text = arguments.bytes("value");
+    at_most(text.len(), MOST_QUADRATIC, "bytes of the text")?;
+    if text.len().saturating_mul(text.len()) <= MOST_STEPS {
+        return Ok(None);
+    }
+    let delimiter = |name, unless_set| {
+        let delimiter = arguments.get(name).and_then(Value::to_str_lossy);
+        delimiter.unwrap_or(Cow::Borrowed(unless_set))
+    };
+    let of_values = delimiter("key_value_delimiter", "=");
+    let of_fields = delimiter("field_delimiter", " ");
+    let text = String::from_utf8_lossy(text);
+    let fields = |part: &str| part.matches(&*of_fields).count() + 1;
+    let steps = text.split(&*of_values).map(|part| part.len().saturating_mul(fields(part)));
+    let steps = steps.fold(0, usize::saturating_add);
+    at_most(steps, MOST_STEPS, "steps of the search for the delimiter of a value")
 }
 
 pub(crate) fn parse_cef(arguments: &Arguments<'_>) -> Checked {
