@@ -24,6 +24,7 @@ use tremor_runtime::{
 pub(crate) struct Asked {
     pub(crate) lost: Arc<AtomicU32>,
     pub(crate) stops: Arc<AtomicU32>,
+    clock: Clock,
 }
 
 impl HostServices for Asked {
@@ -34,25 +35,19 @@ impl HostServices for Asked {
     fn request_stop(&self, _graceful: bool, _reason: &str) {
         self.stops.fetch_add(1, Ordering::Relaxed);
     }
+
+    fn clock(&self) -> Clock {
+        self.clock.clone()
+    }
 }
 
 pub(crate) fn host(id: &str) -> Arc<HostContext> {
     HostContext::new(id, "/", Asked::default())
 }
 
-/// Services whose clock only the test advances, so that a call of the plugin waits until then.
-#[derive(Debug)]
-struct Timed(Clock);
-
-impl HostServices for Timed {
-    fn clock(&self) -> Clock {
-        self.0.clone()
-    }
-}
-
-/// Creates a host with a clock of the test.
+/// Creates a host with a clock that only the test advances, so that a call of the plugin waits until then.
 pub(crate) fn timed_host(id: &str, clock: &Clock) -> Arc<HostContext> {
-    HostContext::new(id, "/", Timed(clock.clone()))
+    HostContext::new(id, "/", Asked { clock: clock.clone(), ..Asked::default() })
 }
 
 pub(crate) fn factory(library: &Path, name: &str) -> ConnectorFactory {
