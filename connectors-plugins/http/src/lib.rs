@@ -1,4 +1,5 @@
-//! Connectors that exchange events over HTTP: `http_client` and `http_server`.
+//! Connectors that exchange events over HTTP: `http_client`, `http_server`, and sinks for systems that speak HTTP, such
+//! as `elasticsearch`.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("the HTTP connectors need Linux, because they wait for sockets with epoll");
@@ -10,9 +11,10 @@ mod exchange;
 mod io;
 mod payload;
 pub mod server;
+pub mod systems;
 #[cfg(test)]
 mod testing;
 
 pub use self::config::{Auth, Basic, Compression, Escape, Preset, Secret, Signal};
 
-tremor_pdk::export! { connectors: [client::HttpClient, server::HttpServer] }
+tremor_pdk::export! { connectors: [client::HttpClient, server::HttpServer, systems::Elasticsearch] }
