@@ -34,7 +34,8 @@ pub struct Elasticsearch {
 
 impl Component for Elasticsearch {
     const NAME: &str = "elasticsearch";
-    const DESCRIPTION: &str = "Writes events as documents to Elasticsearch, OpenSearch, and systems with the same bulk API.";
+    const DESCRIPTION: &str =
+        "Writes events as documents to Elasticsearch, OpenSearch, or systems with the same API.";
     type Config = Config;
 
     fn new(config: Config, context: ComponentContext) -> Result<Self> {

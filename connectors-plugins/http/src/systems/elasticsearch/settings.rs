@@ -97,9 +97,8 @@ impl Settings {
         })
     }
 
-    /// Adds items that have to be sent again because an earlier document with the same ID has to be, so that the last
-    /// document of an ID is the one that remains. `again` has the positions of the items that have to be sent again for
-    /// a reason of their own.
+    /// Returns the items that have to be sent again because an earlier document with the same ID has to be, so that the
+    /// last document of an ID is the one that remains. `again` has the items that the server did not accept.
     fn later_versions(&self, part: &Part<'_, '_>, again: &[(usize, Error)]) -> Vec<(usize, Error)> {
         if self.action == Action::Create || !matches!(self.id, Id::Template(_)) {
             return Vec::new();
@@ -113,9 +112,8 @@ impl Settings {
                 Some((_, error)) if error.policy() == ErrorPolicy::RETRY => {
                     waiting.insert(action);
                 }
-                Some(_) => {}
                 None if waiting.contains(action) => later.push((position, superseded())),
-                None => {}
+                _ => {}
             }
         }
         later
