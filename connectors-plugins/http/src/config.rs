@@ -1,4 +1,4 @@
-//! Parts of the configuration that the client and the server share.
+//! Parts of the configuration that several connectors share.
 
 /// A user name and a password.
 #[tremor_pdk::config]
@@ -9,6 +9,56 @@ pub struct Basic {
     /// The password.
     #[schemars(extend("writeOnly" = true))]
     pub password: String,
+}
+
+/// Credentials of each request.
+#[tremor_pdk::config]
+#[derive(Clone)]
+#[serde(rename_all = "snake_case")]
+pub enum Auth {
+    /// A user name and a password, as the header `Authorization: Basic`.
+    Basic(Basic),
+    /// A token, as the header `Authorization: Bearer`.
+    Bearer(#[schemars(extend("writeOnly" = true))] String),
+    /// A secret in a header of any name.
+    Header(Secret),
+}
+
+/// A header with a secret.
+#[tremor_pdk::config]
+#[derive(Clone)]
+pub struct Secret {
+    /// Name of the header: `x-api-key`.
+    pub name: String,
+    /// Value of the header.
+    #[schemars(extend("writeOnly" = true))]
+    pub value: String,
+}
+
+/// Compression of request bodies.
+#[tremor_pdk::config]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum Compression {
+    /// No compression.
+    #[default]
+    None,
+    /// gzip.
+    Gzip,
+    /// Zstandard.
+    Zstd,
+}
+
+/// The way in which values of fields become parts of bodies.
+#[tremor_pdk::config]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum Escape {
+    /// Escapes values as in a string of JSON, for fields between double quotes.
+    #[default]
+    Json,
+    /// Values are unchanged. With `format: ndjson`, an event goes to `err` if a value contains a line feed.
+    None,
 }
 
 /// A protocol over HTTP.

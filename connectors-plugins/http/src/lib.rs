@@ -1,4 +1,5 @@
-//! The connectors `http_client` and `http_server`: they exchange events over HTTP.
+//! Connectors that exchange events over HTTP: `http_client`, `http_server`, and sinks for systems that speak HTTP, such
+//! as `elasticsearch`.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("the HTTP connectors need Linux, because they wait for sockets with epoll");
@@ -6,10 +7,14 @@ compile_error!("the HTTP connectors need Linux, because they wait for sockets wi
 pub mod client;
 mod coding;
 mod config;
+mod exchange;
 mod io;
 mod payload;
 pub mod server;
+pub mod systems;
+#[cfg(test)]
+mod testing;
 
-pub use self::config::{Basic, Preset, Signal};
+pub use self::config::{Auth, Basic, Compression, Escape, Preset, Secret, Signal};
 
-tremor_pdk::export! { connectors: [client::HttpClient, server::HttpServer] }
+tremor_pdk::export! { connectors: [client::HttpClient, server::HttpServer, systems::Elasticsearch] }

@@ -1,23 +1,9 @@
 //! Request bodies made of events.
 
-use std::{
-    io::{self, Write},
-    ops::Range,
-};
+use tremor_pdk::{Error, RawEvent, Result, template::Template};
 
-use flate2::write::GzEncoder;
-use hyper::body::Bytes;
-use tremor_pdk::{Error, Exceptions, Host, RawEvent, Result, template::TimeCache};
-
-use super::{
-    config::{Body, Compression, Config, Format},
-    target::Target,
-    text::{Escaping, MOST_TEXT, Text},
-};
-
-/// Length in bytes above which a body is compressed on a thread that may block. Shorter bodies are
-/// compressed on the thread of the task.
-const AT_ONCE: usize = 256 << 10;
+use super::config::{Body, Config, Format};
+use crate::exchange::{Caches, Escaping, Item, Items, MOST_TEXT, Target, Text};
 
 /// The way in which events become bodies.
 pub(crate) struct Bodies {
@@ -28,29 +14,7 @@ pub(crate) struct Bodies {
     separator: String,
     escaping: Escaping,
     /// Maximum length of a body with several events, in bytes before compression.
-    most: usize,
-}
-
-/// Events that become one body, with the texts around them.
-#[derive(Default)]
-pub(crate) struct Items<'b> {
-    items: Vec<Item<'b>>,
-    /// The texts of all items.
-    texts: String,
-}
-
-#[derive(Clone)]
-pub(crate) struct Item<'b> {
-    pub(crate) event: RawEvent<'b>,
-    before: Range<usize>,
-    after: Range<usize>,
-}
-
-/// The last times in the texts around events.
-#[derive(Default)]
-pub(crate) struct Caches {
-    before: TimeCache,
-    after: TimeCache,
+    pub(crate) most: usize,
 }
 
 impl Bodies {
@@ -71,7 +35,7 @@ impl Bodies {
         if separator.is_some() && *format != Format::Joined {
             return wrong("body.separator", "only bodies with `format: joined` have a separator");
         }
-        let text = |key, template: Option<tremor_pdk::template::Template>| {
+        let text = |key, template: Option<Template>| {
             template
                 .map(|template| Text::new(key, Some(&template.to_string()), template, MOST_TEXT))
         };
@@ -80,7 +44,7 @@ impl Bodies {
             before: text("body.before_event", before_event),
             after: text("body.after_event", after_event),
             separator: separator.unwrap_or_default(),
-            escaping: Escaping::new(escape, *format),
+            escaping: Escaping::new(escape, *format == Format::Ndjson),
             most: usize::try_from(max_body_bytes.get()).unwrap_or(usize::MAX),
         })
     }
@@ -102,43 +66,17 @@ impl Bodies {
         Ok([target.prefix.as_bytes(), before, message, after, target.suffix.as_bytes()].concat())
     }
 
-    /// Returns the first of `events` that fit into a body, and the remaining events. An event that cannot be a part of
-    /// a body is added to `exceptions` instead.
-    pub(crate) fn items<'b, 'e>(
-        &self,
-        target: &Target,
-        mut events: &'e [RawEvent<'b>],
-        caches: &mut Caches,
-        exceptions: &mut Exceptions,
-    ) -> (Items<'b>, &'e [RawEvent<'b>]) {
-        let mut found = Items::default();
+    /// Returns the length of a body without events, in bytes.
+    pub(crate) fn ends(target: &Target) -> usize {
         // Both brackets of an array count.
-        let mut length = target.prefix.len() + target.suffix.len() + 2;
-        while let Some((event, rest)) = events.split_first() {
-            let start = found.texts.len();
-            match self.item(*event, caches, &mut found.texts) {
-                Ok(item) => {
-                    let around = found.texts.len() - start;
-                    // A line feed or a comma belongs to each event.
-                    length += around + event.raw().len() + self.separator.len().max(1);
-                    if length > self.most && !found.items.is_empty() {
-                        found.texts.truncate(start);
-                        break;
-                    }
-                    found.items.push(item);
-                }
-                Err(error) => exceptions.reject(*event, error),
-            }
-            events = rest;
-        }
-        (found, events)
+        target.prefix.len() + target.suffix.len() + 2
     }
 
     /// Appends the texts around an event to `texts`.
     ///
     /// # Errors
     /// An error of the kind bad data: the event is several lines, or has no text for a template.
-    fn item<'b>(
+    pub(crate) fn item<'b>(
         &self,
         event: RawEvent<'b>,
         caches: &mut Caches,
@@ -150,22 +88,17 @@ impl Bodies {
             return Err(several_lines(position));
         }
         let start = texts.len();
-        let mut render = |text: &Option<Text>, cache: &mut TimeCache| {
+        let mut render = |number, text: &Option<Text>| {
             let from = texts.len();
-            let Some(text) = text else { return Ok(from..from) };
+            let Some(text) = text else { return Ok::<_, Error>(from..from) };
             let escape = |out: &mut String, at| self.escaping.apply(out, at);
-            text.render(event.into(), texts, cache, escape)?;
+            text.render(event.into(), texts, caches.of(number), escape)?;
             Ok(from..texts.len())
         };
-        let before = render(&self.before, &mut caches.before);
-        let both = before.and_then(|before| Ok((before, render(&self.after, &mut caches.after)?)));
-        match both {
-            Ok((before, after)) => Ok(Item { event, before, after }),
-            Err(error) => {
-                texts.truncate(start);
-                Err(error)
-            }
-        }
+        let (before, after) = (render(0, &self.before)?, render(1, &self.after)?);
+        // A line feed or a comma belongs to each event.
+        let length = after.end - start + event.raw().len() + self.separator.len().max(1);
+        Ok(Item { event, before, after, length })
     }
 
     /// Returns one body with some of the items.
@@ -201,12 +134,6 @@ impl Bodies {
     }
 }
 
-impl<'b> Items<'b> {
-    pub(crate) fn all(&self) -> &[Item<'b>] {
-        &self.items
-    }
-}
-
 /// Returns the message of an event without the line feed at its end.
 fn line(event: RawEvent<'_>) -> &[u8] {
     event.raw().strip_suffix(b"\n").unwrap_or(event.raw())
@@ -219,29 +146,6 @@ fn several_lines(position: usize) -> Error {
          which the server would read another message; use a codec that escapes line feeds, such as `json`, or \
          `format: raw`"
     ))
-}
-
-/// Compresses a body.
-pub(crate) async fn compressed(
-    host: &Host,
-    body: Vec<u8>,
-    compression: Compression,
-) -> Result<Bytes> {
-    let compress: fn(&[u8]) -> io::Result<Vec<u8>> = match compression {
-        Compression::None => return Ok(body.into()),
-        Compression::Gzip => |body| {
-            let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::default());
-            encoder.write_all(body)?;
-            encoder.finish()
-        },
-        Compression::Zstd => |body| zstd::stream::encode_all(body, zstd::DEFAULT_COMPRESSION_LEVEL),
-    };
-    let compressed = if body.len() > AT_ONCE {
-        host.blocking(move || compress(&body)).await?
-    } else {
-        compress(&body)
-    };
-    compressed.map(Bytes::from).map_err(Error::internal)
 }
 
 #[cfg(test)]

@@ -8,7 +8,8 @@ use tremor_pdk::{
     units::{Interval, Size},
 };
 
-use crate::{Basic, Preset};
+use crate::exchange::config::{connect_timeout, idle_timeout, max_connections, timeout};
+use crate::{Auth, Compression, Escape, Preset};
 
 /// Configuration of the connector.
 #[tremor_pdk::config]
@@ -110,72 +111,6 @@ pub struct Body {
     /// The way in which values of fields are escaped in these texts.
     #[serde(default)]
     pub escape: Escape,
-}
-
-/// The way in which values of fields become parts of bodies.
-#[tremor_pdk::config]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[serde(rename_all = "snake_case")]
-pub enum Escape {
-    /// Escapes values as in a string of JSON, for fields between double quotes.
-    #[default]
-    Json,
-    /// Values are unchanged. With `format: ndjson`, an event goes to `err` if a value contains a line feed.
-    None,
-}
-
-/// Compression of request bodies.
-#[tremor_pdk::config]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[serde(rename_all = "snake_case")]
-pub enum Compression {
-    /// No compression.
-    #[default]
-    None,
-    /// gzip.
-    Gzip,
-    /// Zstandard.
-    Zstd,
-}
-
-/// Credentials of each request.
-#[tremor_pdk::config]
-#[derive(Clone)]
-#[serde(rename_all = "snake_case")]
-pub enum Auth {
-    /// A user name and a password, as the header `Authorization: Basic`.
-    Basic(Basic),
-    /// A token, as the header `Authorization: Bearer`.
-    Bearer(#[schemars(extend("writeOnly" = true))] String),
-    /// A secret in a header of any name.
-    Header(Secret),
-}
-
-/// A header with a secret.
-#[tremor_pdk::config]
-#[derive(Clone)]
-pub struct Secret {
-    /// Name of the header: `x-api-key`.
-    pub name: String,
-    /// Value of the header.
-    #[schemars(extend("writeOnly" = true))]
-    pub value: String,
-}
-
-const fn timeout() -> Interval {
-    Interval::of_ms(30_000)
-}
-
-const fn connect_timeout() -> Interval {
-    Interval::of_ms(10_000)
-}
-
-fn max_connections() -> NonZeroUsize {
-    NonZeroUsize::new(64).unwrap_or(NonZeroUsize::MIN)
-}
-
-const fn idle_timeout() -> Interval {
-    Interval::of_ms(60_000)
 }
 
 const fn max_body_bytes() -> Size {

@@ -16,32 +16,27 @@
 //! Connections are kept and reused. A connection has no task of its own: the delivery that uses it
 //! polls it.
 
-mod answer;
 mod body;
 mod config;
-mod connection;
 mod otlp;
-mod pool;
-mod secrets;
+mod redirects;
 mod settings;
-mod sink;
 mod source;
-mod target;
+mod statuses;
 #[cfg(test)]
 mod tests;
-mod text;
-mod url;
 
 use std::sync::Arc;
 
-use tremor_pdk::{Descriptors, net::Proxy, prelude::*};
+use tremor_pdk::prelude::*;
 
+use self::settings::Settings;
 pub use self::{
-    config::{Auth, Body, Compression, Config, Escape, Format, Secret},
-    sink::Posts,
+    config::{Body, Config, Format},
     source::Polls,
 };
-use self::{pool::Pool, settings::Settings};
+use crate::exchange::Pool;
+pub use crate::exchange::Posts;
 
 /// Sends events in HTTP requests, or polls for them.
 pub struct HttpClient {
@@ -70,28 +65,18 @@ impl Connector for HttpClient {
     /// Creates the pool of connections that both halves share. Does not connect yet: each request
     /// takes a connection from the pool, or makes a new one.
     async fn connect(&mut self, wanted: Sides) -> Result<Halves<Polls, Posts>> {
-        if let Some(tls) = &self.settings.tls {
-            // Detects errors in the files before the first request.
-            tls.client_config().await?;
-        }
-        let url = &self.settings.url;
-        let proxy = Proxy::from_environment(&self.context, &url.address()?, url.is_tls)?;
-        if let Some(proxy) = &proxy {
-            tremor_pdk::info!(self.context, "sends through {proxy}");
-        }
-        let descriptors = Descriptors::new(&self.context)?;
-        let pool = Pool::new(&self.context, self.settings.clone(), descriptors, proxy);
-        let pool = Arc::new(pool);
-        let interval = self.settings.config.interval.filter(|_| wanted.has_source());
-        Ok(Halves {
-            source: interval.map(|interval| Polls::new(&self.context, pool.clone(), interval)),
-            sink: wanted.has_sink().then(|| Posts::new(&self.context, pool)),
-        })
+        let settings = &self.settings;
+        let pool = Pool::new(&self.context, settings.endpoint.clone()).await?;
+        let interval = settings.config.interval.filter(|_| wanted.has_source());
+        let source = interval
+            .map(|interval| Polls::new(&self.context, pool.clone(), settings.clone(), interval));
+        let sink = wanted.has_sink().then(|| Posts::new(&self.context, pool, settings.clone()));
+        Ok(Halves { source, sink })
     }
 }
 
 impl std::fmt::Debug for HttpClient {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "HttpClient({})", self.settings.url)
+        write!(f, "HttpClient({})", self.settings.endpoint.url)
     }
 }

@@ -1,9 +1,12 @@
 //! Responses of the OpenTelemetry protocol.
 
 use hyper::StatusCode;
-use tremor_pdk::serde::Deserialize;
+use tremor_pdk::{Error, ErrorPolicy, Result, serde::Deserialize};
 
-use super::connection::Answer;
+use crate::exchange::{
+    Answer, Response,
+    answer::{SHOWN, printable},
+};
 
 /// Returns whether a request may be sent again after a response with this status. OTLP allows that
 /// for four statuses only.
@@ -20,6 +23,33 @@ pub(crate) fn may_retry(status: StatusCode) -> bool {
 /// Returns whether a body of OTLP is JSON: no message in protobuf begins with `{`.
 pub(crate) fn is_json(body: &[u8]) -> bool {
     body.trim_ascii_start().first() == Some(&b'{')
+}
+
+/// Checks the response to an OTLP request that the server has accepted, which may report that it
+/// rejected some items of the request.
+///
+/// # Errors
+/// An error of the kind bad data if some items were rejected, or if the response cannot be read,
+/// because OTLP forbids sending such a request again.
+pub(crate) fn check_items(response: &Response<'_>) -> Result<()> {
+    let Response { host, url, answer, secrets } = response;
+    if let Some(why) = &answer.undecoded {
+        let text = format!(
+            "`{url}` accepted the request, but may have rejected some of its items: cannot read the response: {why}"
+        );
+        return Err(Error::bad_data(text).with_policy(ErrorPolicy::DEAD_LETTER));
+    }
+    let Some(PartialSuccess { rejected, message }) = PartialSuccess::of(answer) else {
+        return Ok(());
+    };
+    let message = printable(&secrets.redacted(message.as_bytes(), SHOWN));
+    if rejected == 0 {
+        tremor_pdk::info!(host, "`{url}` accepted a request with a message: {message}");
+        return Ok(());
+    }
+    let text =
+        format!("`{url}` accepted the request but rejected {rejected} of its items: {message}");
+    Err(Error::bad_data(text).with_policy(ErrorPolicy::DEAD_LETTER))
 }
 
 /// Message of an OTLP response with a successful status.
@@ -181,7 +211,7 @@ impl<'b> Iterator for Fields<'b> {
 #[cfg(test)]
 mod tests {
     use super::PartialSuccess;
-    use crate::client::connection::Answer;
+    use crate::exchange::Answer;
 
     fn of(body: &[u8]) -> Option<(i64, String)> {
         let answer = Answer { body: body.to_vec(), ..Answer::default() };

@@ -9,12 +9,14 @@ use hyper::{
 };
 use tremor_pdk::{Origin, prelude::*, units::Interval};
 
-use super::{answer, pool::Pool, url::Url};
+use super::{redirects, settings::Settings};
+use crate::exchange::{Pool, Protocol, Url, answer};
 
 /// Polls the server at an interval.
 pub struct Polls {
     host: Host,
     pool: Arc<Pool>,
+    settings: Arc<Settings>,
     interval: Interval,
     /// Time of the next request, by the monotonic clock.
     next_ns: u64,
@@ -26,8 +28,13 @@ pub struct Polls {
 }
 
 impl Polls {
-    pub(crate) fn new(host: &Host, pool: Arc<Pool>, interval: Interval) -> Self {
-        let url = pool.settings.url.to_string();
+    pub(crate) fn new(
+        host: &Host,
+        pool: Arc<Pool>,
+        settings: Arc<Settings>,
+        interval: Interval,
+    ) -> Self {
+        let url = settings.endpoint.url.to_string();
         let origin = Origin::new(&url, |writer| {
             writer.begin_object();
             writer.key("http");
@@ -38,7 +45,7 @@ impl Polls {
             writer.end_object();
         });
         let (next_ns, etag, has_accepted) = (0, None, false);
-        Self { host: host.clone(), pool, interval, next_ns, etag, has_accepted, origin }
+        Self { host: host.clone(), pool, settings, interval, next_ns, etag, has_accepted, origin }
     }
 
     /// Returns the time to wait before the next request.
@@ -55,10 +62,10 @@ impl Source for Polls {
         if let Some(wait) = self.wait() {
             return Ok(Pull::Idle(wait));
         }
-        let settings = &self.pool.settings;
+        let settings = &self.settings;
         let began_ns = self.host.monotonic_ns();
         let most = settings.max_response_bytes;
-        let (mut url, mut followed) = (settings.url.clone(), 0);
+        let (mut url, mut followed) = (settings.endpoint.url.clone(), 0);
         let answer = loop {
             let head = || {
                 let head = Request::builder().method(settings.poll_method.clone());
@@ -68,7 +75,7 @@ impl Source for Polls {
                 }
             };
             let answer = self.pool.send(&url, head, &Bytes::new(), most).await?;
-            match answer::redirected(&url, &answer) {
+            match redirects::redirected(&url, &answer) {
                 Some(target) if followed < settings.config.redirects => url = target,
                 _ => break answer,
             }
@@ -80,9 +87,14 @@ impl Source for Polls {
         if answer.status == StatusCode::NOT_MODIFIED && self.etag.is_some() {
             return Ok(Pull::Idle(self.interval.get()));
         }
-        self.has_accepted |= answer.status.is_success();
-        let secrets = &self.pool.secrets;
-        answer::check(&self.host, settings, &url, secrets, &answer, self.has_accepted)?;
+        let status = answer.status;
+        if !status.is_success() {
+            let is_retried = settings.is_retried(status, self.has_accepted);
+            let why = redirects::not_followed(settings, &url, &answer);
+            let secrets = &self.pool.secrets;
+            return Err(answer::refusal(&self.host, &url, secrets, &answer, is_retried, &why));
+        }
+        self.has_accepted = true;
         if let Some(why) = answer.undecoded {
             return Err(Error::bad_data(format_args!(
                 "cannot read the response of `{url}`: {why}"

@@ -9,7 +9,7 @@ mod texts;
 
 use std::{
     io::{Read, Write},
-    net::{TcpListener, TcpStream},
+    net::TcpListener,
     thread::{self, JoinHandle},
 };
 
@@ -19,6 +19,7 @@ use tremor_pdk::{
 };
 
 use super::HttpClient;
+use crate::testing::read_request;
 
 /// Reaction of the peer to a request.
 #[derive(Clone)]
@@ -77,26 +78,6 @@ fn peer(replies: Vec<Reply>) -> Peer {
         requests
     });
     Peer { address, requests }
-}
-
-fn read_request(stream: &mut TcpStream) -> Option<(String, Vec<u8>)> {
-    let mut bytes = Vec::new();
-    loop {
-        let text = String::from_utf8_lossy(&bytes);
-        if let Some(end) = text.find("\r\n\r\n") {
-            let head = text[..end].to_owned();
-            let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
-            let length = length.map_or(0, |length| length.parse().unwrap());
-            let mut body = vec![0; length];
-            stream.read_exact(&mut body).ok()?;
-            return Some((head, body));
-        }
-        let mut byte = [0];
-        if stream.read(&mut byte).ok()? == 0 {
-            return None;
-        }
-        bytes.push(byte[0]);
-    }
 }
 
 fn client(host: &TestHost, address: &str, keys: &str) -> Connection {

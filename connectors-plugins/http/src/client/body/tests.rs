@@ -1,22 +1,24 @@
-use tremor_pdk::{Exceptions, RawBatch};
+use tremor_pdk::{Exceptions, RawBatch, testing::TestHost};
 
-use super::{Bodies, Caches};
-use crate::client::target::Target;
+use crate::{
+    client::settings::Settings,
+    exchange::{Caches, Protocol, Target},
+};
 
-fn bodies(format: &str) -> Bodies {
+fn settings(format: &str) -> Settings {
     let config = format!(r#"{{ "url": "http://a/", "format": "{format}" }}"#);
-    Bodies::new(&serde_json::from_str(&config).unwrap()).unwrap()
+    Settings::new(serde_json::from_str(&config).unwrap(), &TestHost::new().host()).unwrap()
 }
 
 fn body(format: &str, batch: &RawBatch) -> (Vec<u8>, usize) {
-    let bodies = bodies(format);
+    let settings = settings(format);
     let target = Target::new("http://a/".parse().unwrap());
     let events: Vec<_> = batch.iter().collect();
     let mut exceptions = Exceptions::none();
     let (items, remaining) =
-        bodies.items(&target, &events, &mut Caches::default(), &mut exceptions);
+        settings.items(&target, &events, &mut Caches::default(), &mut exceptions);
     assert!(remaining.is_empty());
-    (bodies.body(&target, &items, items.all()), items.all().len())
+    (settings.body(&target, &items, items.all()), items.all().len())
 }
 
 #[test]

@@ -1,13 +1,10 @@
 use tremor_pdk::{Batch, Exceptions, RawBatch, RawEvent, literal};
 
 use super::{Groups, MOST_GROUPS, Target, Targets};
-use crate::client::{
-    config::{Escape, Format},
-    text::Escaping,
-};
+use crate::{Escape, exchange::Escaping};
 
 fn targets(url: &str) -> (Targets, Target) {
-    let mut targets = Targets::new(Escaping::new(Escape::Json, Format::Raw), false);
+    let mut targets = Targets::new(Escaping::new(Escape::Json, false), false);
     let url = targets.add_url(url).unwrap();
     (targets, Target::new(url))
 }

@@ -15,14 +15,14 @@ use hyper::{
     http::request::Builder,
 };
 use tremor_pdk::{
-    Descriptors, Error, ErrorPolicy, Host, Result, lock,
+    ComponentContext, Descriptors, Error, ErrorPolicy, Host, Result, lock,
     net::{self, Proxy, TcpStream, within},
 };
 
 use super::{
     connection::{Answer, HttpConnection, Stream},
+    endpoint::Endpoint,
     secrets::Secrets,
-    settings::Settings,
     url::Url,
 };
 use crate::payload::Payload;
@@ -31,10 +31,10 @@ use crate::payload::Payload;
 /// such a request without a length (411).
 const CONTENT: [Method; 3] = [Method::POST, Method::PUT, Method::PATCH];
 
-/// Idle connections of a connector.
+/// Connections of a connector to its endpoint.
 pub(crate) struct Pool {
     host: Host,
-    pub(crate) settings: Arc<Settings>,
+    endpoint: Arc<Endpoint>,
     descriptors: Descriptors,
     proxy: Option<Proxy>,
     /// Values that no error may show, including the credentials for the proxy.
@@ -51,16 +51,29 @@ struct Idle {
 }
 
 impl Pool {
-    pub(crate) fn new(
-        host: &Host,
-        settings: Arc<Settings>,
-        descriptors: Descriptors,
-        proxy: Option<Proxy>,
-    ) -> Self {
+    /// Creates a pool without connections: each request takes a connection from the pool, or makes a new one.
+    ///
+    /// # Errors
+    /// The files of the TLS settings, or the proxy that the environment names, cannot be used.
+    pub(crate) async fn new(
+        context: &ComponentContext,
+        endpoint: Arc<Endpoint>,
+    ) -> Result<Arc<Self>> {
+        if let Some(tls) = &endpoint.tls {
+            // Detects errors in the files before the first request.
+            tls.client_config().await?;
+        }
+        let url = &endpoint.url;
+        let proxy = Proxy::from_environment(context, &url.address()?, url.is_tls)?;
+        if let Some(proxy) = &proxy {
+            tremor_pdk::info!(context, "sends through {proxy}");
+        }
+        let descriptors = Descriptors::new(context)?;
         let authorization = proxy.as_ref().and_then(authorization);
-        let secrets = settings.secrets.and(authorization.as_ref());
+        let secrets = endpoint.secrets.and(authorization.as_ref());
         let (idle, resumes_ns) = (Mutex::default(), AtomicU64::new(0));
-        Self { host: host.clone(), settings, descriptors, proxy, secrets, idle, resumes_ns }
+        let host = Host::clone(context);
+        Ok(Arc::new(Self { host, endpoint, descriptors, proxy, secrets, idle, resumes_ns }))
     }
 
     /// Pauses the requests of the sink for at least `time`, because the peer asked for a delay.
@@ -99,7 +112,7 @@ impl Pool {
             let mut head = head().uri(url.request_target(is_for_proxy));
             let has_content = head.method_ref().is_some_and(|method| CONTENT.contains(method));
             if let Some(headers) = head.headers_mut() {
-                headers.extend(self.settings.headers.clone());
+                headers.extend(self.endpoint.headers.clone());
                 // hyper sets the length only if a body has bytes.
                 if body.is_empty() && has_content {
                     headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
@@ -111,7 +124,7 @@ impl Pool {
             }
             head.body(Payload::new(body.clone())).map_err(Error::internal)
         };
-        let timeout = self.settings.config.timeout;
+        let timeout = self.endpoint.timeout;
         let late =
             || Error::timeout(format_args!("the server `{url}` did not answer within {timeout}"));
         loop {
@@ -164,7 +177,7 @@ impl Pool {
 
     /// Closes the connections that were idle for longer than `idle_timeout`.
     pub(crate) fn end_idle(&self) {
-        let (now_ns, most) = (self.host.monotonic_ns(), self.settings.config.idle_timeout.ns());
+        let (now_ns, most) = (self.host.monotonic_ns(), self.endpoint.idle_timeout.ns());
         let is_old = |idle: &mut Idle| now_ns.saturating_sub(idle.since_ns) >= most;
         let old: Vec<_> = self.idle().extract_if(.., is_old).collect();
         // Close the connections after the lock was released.
@@ -173,8 +186,8 @@ impl Pool {
 
     /// Makes a connection to the peer or the proxy. The host name is resolved for each connection.
     async fn connect(&self) -> Result<HttpConnection> {
-        let Self { host, settings, .. } = self;
-        let (url, timeout) = (&settings.url, settings.config.connect_timeout);
+        let Self { host, endpoint, .. } = self;
+        let (url, timeout) = (&endpoint.url, endpoint.connect_timeout);
         let peer = || match &self.proxy {
             Some(proxy) => format!("cannot connect to `{url}` through {proxy}"),
             None => format!("cannot connect to `{url}`"),
@@ -199,18 +212,18 @@ impl Pool {
     async fn dial(&self, timeout: Duration) -> Result<TcpStream> {
         let address = match &self.proxy {
             Some(proxy) => proxy.address().clone(),
-            None => self.settings.url.address()?,
+            None => self.endpoint.url.address()?,
         };
         net::connect_within(&self.host, &self.descriptors, &address, timeout).await
     }
 
     /// Performs the handshakes on a connection to the proxy or the peer.
     async fn prepare(&self, stream: TcpStream) -> Result<HttpConnection> {
-        let url = &self.settings.url;
+        let url = &self.endpoint.url;
         if let Some(proxy) = self.proxy.as_ref().filter(|_| url.is_tls) {
             proxy.tunnel(&stream, &url.address()?).await?;
         }
-        let stream: Box<dyn Stream> = match &self.settings.tls {
+        let stream: Box<dyn Stream> = match &self.endpoint.tls {
             Some(tls) => Box::new(tls.connect(stream).await?),
             None => Box::new(stream),
         };

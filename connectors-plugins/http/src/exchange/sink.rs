@@ -8,21 +8,19 @@ use std::{
     time::Duration,
 };
 
-use hyper::{Request, StatusCode, body::Bytes};
+use hyper::{
+    Request, StatusCode,
+    header::{CONTENT_ENCODING, CONTENT_TYPE},
+};
 use tremor_pdk::{Demand, ErrorPolicy, LimitedLog, ParallelSink, RawEvent, prelude::*, warn};
 
 use super::{
     answer,
-    body::{self, Caches, Items},
-    config::Format,
     pool::Pool,
+    protocol::{Caches, Item, Items, Part, Protocol, Response, is_by_content},
     target::{Groups, Rendered, Target, Targets},
     url::Url,
 };
-
-/// Statuses with which a peer refuses the contents of a request.
-const BY_CONTENT: [StatusCode; 3] =
-    [StatusCode::BAD_REQUEST, StatusCode::PAYLOAD_TOO_LARGE, StatusCode::UNPROCESSABLE_ENTITY];
 
 /// Statuses with which a peer or a proxy refuses all requests.
 const BY_PEER: [StatusCode; 2] =
@@ -32,13 +30,12 @@ const BY_PEER: [StatusCode; 2] =
 /// wait as well, so that a peer that is overloaded does not get a request for each target.
 const MOST_FAILED: usize = 20;
 
-/// Maximum number of bytes to read of a response's body. A connection with a longer response is not
-/// reused.
-const RESPONSE: usize = 64 << 10;
-
 /// Number of events that the peer may refuse alone before the remaining events of the target are
 /// not sent, so that a peer that refuses everything does not get a request for each event.
 const MOST_REFUSED: usize = 20;
+
+/// Remedy in the error for a redirect.
+const NOT_FOLLOWED: &str = "redirects are not followed, set `url` to the target";
 
 /// Period in which at most one divided delivery is logged.
 const LOGGED_EVERY: Duration = Duration::from_mins(1);
@@ -47,6 +44,7 @@ const LOGGED_EVERY: Duration = Duration::from_mins(1);
 pub struct Posts {
     host: Host,
     pool: Arc<Pool>,
+    protocol: Arc<dyn Protocol>,
     /// `true` once the peer has accepted a request.
     has_accepted: AtomicBool,
     /// Log of divided deliveries.
@@ -88,14 +86,21 @@ impl From<Error> for Failure {
 }
 
 impl Posts {
-    pub(crate) fn new(host: &Host, pool: Arc<Pool>) -> Self {
+    pub(crate) fn new(host: &Host, pool: Arc<Pool>, protocol: Arc<dyn Protocol>) -> Self {
         let divisions = host.limited_log(1, LOGGED_EVERY);
-        Self { host: host.clone(), pool, has_accepted: AtomicBool::new(false), divisions }
+        Self { host: host.clone(), pool, protocol, has_accepted: AtomicBool::new(false), divisions }
     }
 
-    /// Sends one request with `body` to `url`, which may be another URL than that of `target`.
-    async fn post(&self, url: &Url, target: &Target, body: Vec<u8>) -> Result<(), Failure> {
-        let settings = &self.pool.settings;
+    /// Sends one request with `body` to `url`, which may be another URL than that of `target`. Returns the items that
+    /// the peer did not accept, by their positions in `part`.
+    async fn post(
+        &self,
+        url: &Url,
+        target: &Target,
+        body: Vec<u8>,
+        part: &Part<'_, '_>,
+    ) -> Result<Vec<(usize, Error)>, Failure> {
+        let protocol = &*self.protocol;
         if let Some(time) = self.pool.paused_for() {
             let deferred = Error::deferred(format_args!(
                 "cannot send to `{url}` yet: it asked for a delay in its last response"
@@ -103,42 +108,44 @@ impl Posts {
             // The runtime truncates the delay to whole milliseconds, so add one.
             return Err(deferred.retry_after(time + Duration::from_millis(1)).into());
         }
-        let body_headers = settings.body_headers(&body);
-        let body: Bytes = body::compressed(&self.host, body, settings.config.compression).await?;
+        let (content_type, compression) =
+            (protocol.content_type(&body), protocol.endpoint().compression);
+        let body = compression.apply(&self.host, body).await?;
         let head = || {
-            let mut head = Request::builder().method(settings.method.clone());
+            let mut head = Request::builder().method(protocol.method());
             if let Some(headers) = head.headers_mut() {
-                headers.extend(body_headers.clone());
+                headers.extend(content_type.clone().map(|value| (CONTENT_TYPE, value)));
+                headers.extend(compression.encoding().map(|value| (CONTENT_ENCODING, value)));
                 headers.extend(target.headers.clone());
             }
             head
         };
-        let answer = self.pool.send(url, head, &body, RESPONSE).await?;
+        let most = protocol.response_bytes(part.items.len());
+        let answer = self.pool.send(url, head, &body, most).await?;
         if answer.status.is_success() {
+            let secrets = &self.pool.secrets;
+            let response = Response { host: &self.host, url, answer: &answer, secrets };
+            let rejected = protocol.rejected(&response, part);
             self.has_accepted.store(true, Ordering::Relaxed);
+            return rejected.map_err(|error| Failure { error, scope: Scope::Target });
         }
-        let has_accepted = self.has_accepted.load(Ordering::Relaxed);
-        let check =
-            |secrets| answer::check(&self.host, settings, url, secrets, &answer, has_accepted);
-        let checked = if settings.targets.is_none() || answer.status.is_success() {
-            check(&self.pool.secrets)
-        } else {
-            check(&self.pool.secrets.and_target(target))
+        let is_retried =
+            protocol.is_retried(answer.status, self.has_accepted.load(Ordering::Relaxed));
+        let refusal =
+            |secrets| answer::refusal(&self.host, url, secrets, &answer, is_retried, NOT_FOLLOWED);
+        let error = match protocol.targets() {
+            None => refusal(&self.pool.secrets),
+            Some(_) => refusal(&self.pool.secrets.and_target(target)),
         };
-        checked.map_err(|error| {
-            self.pool.pause(error.delay());
-            let is_dead_letter = error.policy() == ErrorPolicy::DEAD_LETTER;
-            let scope = if is_dead_letter && BY_CONTENT.contains(&answer.status) {
-                Scope::Contents
-            } else if !is_dead_letter
-                && (BY_PEER.contains(&answer.status) || !error.delay().is_zero())
-            {
-                Scope::Peer
-            } else {
-                Scope::Target
-            };
-            Failure { error, scope }
-        })
+        self.pool.pause(error.delay());
+        let scope = if !is_retried && is_by_content(answer.status) {
+            Scope::Contents
+        } else if is_retried && (BY_PEER.contains(&answer.status) || !error.delay().is_zero()) {
+            Scope::Peer
+        } else {
+            Scope::Target
+        };
+        Err(Failure { error, scope })
     }
 
     /// Sends each event to `target` in a request of its own, in order. Adds the events that were not delivered to
@@ -152,20 +159,15 @@ impl Posts {
         events: &[RawEvent<'_>],
         exceptions: &mut Exceptions,
     ) -> Result<(), Failure> {
-        let settings = &self.pool.settings;
         let mut caches = Caches::default();
         for (position, event) in events.iter().enumerate() {
-            let request = settings.request(&target.url, event.raw()).and_then(|request| {
-                let Some((url, message)) = request else { return Ok(None) };
-                Ok(Some((url, settings.bodies.single(target, *event, message, &mut caches)?)))
-            });
-            let posted = match request {
-                Ok(Some((url, body))) => self.post(url, target, body).await,
-                Ok(None) => Ok(()),
+            let posted = match self.protocol.single(target, *event, &mut caches) {
+                Ok(Some((url, body))) => self.post(url, target, body, &Part::default()).await,
+                Ok(None) => continue,
                 Err(error) => Err(error.into()),
             };
             match posted {
-                Ok(()) => {}
+                Ok(_) => {}
                 Err(failure) if failure.is_dead_letter() => {
                     exceptions.reject(*event, failure.error);
                 }
@@ -191,10 +193,9 @@ impl Posts {
         mut events: &[RawEvent<'_>],
         exceptions: &mut Exceptions,
     ) -> Result<(), Failure> {
-        let bodies = &self.pool.settings.bodies;
         let (mut caches, mut refused) = (Caches::default(), 0);
         while !events.is_empty() {
-            let (items, remaining) = bodies.items(target, events, &mut caches, exceptions);
+            let (items, remaining) = self.protocol.items(target, events, &mut caches, exceptions);
             events = remaining;
             let posted = self.post_divided(target, &items, &mut refused, exceptions).await;
             let Err(failure) = posted else { continue };
@@ -221,12 +222,21 @@ impl Posts {
         refused: &mut usize,
         exceptions: &mut Exceptions,
     ) -> Result<(), Failure> {
-        let bodies = &self.pool.settings.bodies;
         // The parts that are not sent yet, the next one at the end.
         let mut parts = vec![items.all()];
         while let Some(part) = parts.pop().filter(|part| !part.is_empty()) {
-            let body = bodies.body(target, items, part);
-            let Err(mut failure) = self.post(&target.url, target, body).await else { continue };
+            let body = self.protocol.body(target, items, part);
+            let sent = Part { items: part, texts: &items.texts };
+            let posted = self.post(&target.url, target, body, &sent).await;
+            let mut failure = match posted.map(|rejected| reject(part, rejected, exceptions)) {
+                Ok(None) => continue,
+                Ok(Some(error)) => {
+                    let remaining = parts.into_iter().flatten().map(|item| item.event);
+                    exceptions.reject_all(remaining, &error);
+                    return Err(Failure { error, scope: Scope::Target });
+                }
+                Err(failure) => failure,
+            };
             let is_by_content = failure.scope == Scope::Contents;
             if is_by_content && part.len() > 1 {
                 let (count, error) = (part.len(), &failure.error);
@@ -268,9 +278,10 @@ impl Posts {
         events: &[RawEvent<'_>],
         exceptions: &mut Exceptions,
     ) -> Result<(), Failure> {
-        match self.pool.settings.config.format {
-            Format::Raw => self.post_each(target, events, exceptions).await,
-            _ => self.post_together(target, events, exceptions).await,
+        if self.protocol.is_single() {
+            self.post_each(target, events, exceptions).await
+        } else {
+            self.post_together(target, events, exceptions).await
         }
     }
 
@@ -296,7 +307,7 @@ impl Posts {
                     exceptions.reject_all(of_target, error);
                     continue;
                 }
-                let target = match targets.target(&self.pool.settings.fixed, &rendered) {
+                let target = match targets.target(self.protocol.fixed(), &rendered) {
                     Ok(target) => target,
                     Err(error) => {
                         exceptions.reject_all(of_target, &error);
@@ -322,19 +333,38 @@ impl Posts {
     }
 }
 
+/// Adds the items that the peer did not accept to `exceptions`, each as its position in `part` and its error. Returns the
+/// first error because of which an item has to be sent again, if any.
+fn reject(
+    part: &[Item<'_>],
+    rejected: Vec<(usize, Error)>,
+    exceptions: &mut Exceptions,
+) -> Option<Error> {
+    let again = rejected.iter().find(|(_, error)| error.policy() == ErrorPolicy::RETRY);
+    let again = again.map(|(_, error)| {
+        error.clone().context("not sent yet, because items before it have to be sent again")
+    });
+    for (position, error) in rejected {
+        if let Some(item) = part.get(position) {
+            exceptions.reject(item.event, error);
+        }
+    }
+    again
+}
+
 impl ParallelSink for Posts {
     type Batch = RawBatch;
 
     fn demand(&self) -> Demand {
-        Demand::new().at_most(self.pool.settings.config.max_connections.get())
+        Demand::new().at_most(self.protocol.endpoint().max_connections.get())
     }
 
     async fn deliver(&self, batch: &RawBatch) -> Delivery {
-        let settings = &self.pool.settings;
+        let protocol = &*self.protocol;
         let mut exceptions = Exceptions::none();
         let events: Vec<_> = batch.iter().collect();
-        let sent = match &settings.targets {
-            None => self.send(&settings.fixed, &events, &mut exceptions).await,
+        let sent = match protocol.targets() {
+            None => self.send(protocol.fixed(), &events, &mut exceptions).await,
             Some(targets) => self.send_by_target(targets, &events, &mut exceptions).await,
         };
         match sent {
@@ -352,5 +382,33 @@ impl ParallelSink for Posts {
 impl std::fmt::Debug for Posts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Posts")
+    }
+}
+
+/// Sink of a system whose events are JSON, unless the flow sets another codec.
+#[derive(Debug)]
+pub struct JsonPosts(Posts);
+
+impl JsonPosts {
+    pub(crate) fn new(host: &Host, pool: Arc<Pool>, protocol: Arc<dyn Protocol>) -> Self {
+        Self(Posts::new(host, pool, protocol))
+    }
+}
+
+impl ParallelSink for JsonPosts {
+    type Batch = RawBatch;
+
+    const DEFAULT_CODEC: Option<&'static str> = Some("json");
+
+    fn demand(&self) -> Demand {
+        ParallelSink::demand(&self.0)
+    }
+
+    async fn deliver(&self, batch: &RawBatch) -> Delivery {
+        ParallelSink::deliver(&self.0, batch).await
+    }
+
+    async fn on_tick(&self) -> Result<()> {
+        ParallelSink::on_tick(&self.0).await
     }
 }

@@ -7,7 +7,7 @@ use tremor_pdk::{
     template::{Template, TimeCache},
 };
 
-use super::config::{Escape, Format};
+use crate::Escape;
 
 /// Maximum length of the text before or after an event, at the start or at the end of a body, in bytes.
 pub(crate) const MOST_TEXT: usize = 64 << 10;
@@ -84,8 +84,9 @@ pub(crate) struct Escaping {
 }
 
 impl Escaping {
-    pub(crate) fn new(escape: Escape, format: Format) -> Self {
-        Self { escape, is_lines: format == Format::Ndjson }
+    /// Creates the escaping. If `is_lines` is set, a line feed ends an event in a body.
+    pub(crate) fn new(escape: Escape, is_lines: bool) -> Self {
+        Self { escape, is_lines }
     }
 
     /// Escapes the value at the end of `out`, from the offset `at`.

@@ -1,0 +1,30 @@
+//! Requests and their responses, for all connectors that send over HTTP.
+//!
+//! An [`Endpoint`] is the server with what all requests to it have in common, and a [`Pool`] has the connections to it.
+//! [`Posts`] is the sink: it divides deliveries into requests, judges statuses, and divides requests that the peer
+//! refuses. A [`Protocol`] determines how events become bodies and what responses mean.
+
+pub(crate) mod answer;
+mod compression;
+pub(crate) mod config;
+mod connection;
+mod endpoint;
+mod pool;
+mod protocol;
+mod secrets;
+mod sink;
+mod target;
+mod text;
+mod url;
+
+pub use self::sink::{JsonPosts, Posts};
+pub(crate) use self::{
+    config::sink_config,
+    connection::Answer,
+    endpoint::{Endpoint, Keys, header_value},
+    pool::Pool,
+    protocol::{Caches, Item, Items, Part, Protocol, Response},
+    target::{Target, Targets},
+    text::{Escaping, MOST_TEXT, Text, escape_json, percent_encode},
+    url::Url,
+};

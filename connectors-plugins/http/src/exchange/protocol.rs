@@ -1,0 +1,209 @@
+//! Differences between the systems that receive events over HTTP.
+
+use std::ops::Range;
+
+use hyper::{Method, StatusCode, header::HeaderValue};
+use tremor_pdk::{Error, Exceptions, Host, RawEvent, Result, template::TimeCache};
+
+use super::{
+    connection::Answer,
+    endpoint::Endpoint,
+    secrets::Secrets,
+    target::{Target, Targets},
+    url::Url,
+};
+
+/// Maximum number of bytes to read of a response's body, unless the protocol needs more. A connection with a longer
+/// response is not reused.
+const RESPONSE: usize = 64 << 10;
+
+/// The way in which events become requests, and the meaning of responses.
+pub(crate) trait Protocol: Send + Sync {
+    /// Returns the server, and what all requests have in common.
+    fn endpoint(&self) -> &Endpoint;
+
+    /// Returns the parts of targets that do not depend on events.
+    fn fixed(&self) -> &Target;
+
+    /// Returns the parts of targets that depend on events, if there are any.
+    fn targets(&self) -> Option<&Targets> {
+        None
+    }
+
+    /// Returns the method of requests.
+    fn method(&self) -> Method {
+        Method::POST
+    }
+
+    /// Returns the `Content-Type` of a body before its compression, unless a configured header has it.
+    fn content_type(&self, body: &[u8]) -> Option<HeaderValue>;
+
+    /// Returns the maximum length of a body with several items, in bytes before compression.
+    fn max_body_bytes(&self) -> usize;
+
+    /// Returns the length of a body without items, in bytes.
+    fn ends(&self, _target: &Target) -> usize {
+        0
+    }
+
+    /// Makes an event an item of a body, and appends the texts of the item to `texts`. After an error, `texts` may have
+    /// further bytes, which the caller removes.
+    ///
+    /// # Errors
+    /// An error whose policy makes the event a dead letter: it cannot be a part of a body.
+    fn item<'b>(
+        &self,
+        event: RawEvent<'b>,
+        caches: &mut Caches,
+        texts: &mut String,
+    ) -> Result<Item<'b>>;
+
+    /// Returns the body of a request with some of the items: all of them, or consecutive ones if the peer has refused a
+    /// request with more items.
+    fn body(&self, target: &Target, items: &Items<'_>, part: &[Item<'_>]) -> Vec<u8>;
+
+    /// Returns the first of `events` that fit into a body, and the remaining events. An event that cannot be a part of
+    /// a body is added to `exceptions` instead.
+    fn items<'b, 'e>(
+        &self,
+        target: &Target,
+        mut events: &'e [RawEvent<'b>],
+        caches: &mut Caches,
+        exceptions: &mut Exceptions,
+    ) -> (Items<'b>, &'e [RawEvent<'b>]) {
+        let (mut found, most) = (Items::default(), self.max_body_bytes());
+        let mut length = self.ends(target);
+        while let Some((event, rest)) = events.split_first() {
+            let start = found.texts.len();
+            match self.item(*event, caches, &mut found.texts) {
+                Ok(item) => {
+                    length = length.saturating_add(item.length);
+                    if length > most && !found.items.is_empty() {
+                        found.texts.truncate(start);
+                        break;
+                    }
+                    found.items.push(item);
+                }
+                Err(error) => {
+                    found.texts.truncate(start);
+                    exceptions.reject(*event, error);
+                }
+            }
+            events = rest;
+        }
+        (found, events)
+    }
+
+    /// Returns whether each event is a request of its own, which [`single`](Self::single) makes.
+    fn is_single(&self) -> bool {
+        false
+    }
+
+    /// Returns the URL and the body of the request that an event becomes, or `None` if the event need not be sent.
+    ///
+    /// # Errors
+    /// See [`Protocol::item`].
+    fn single<'m>(
+        &'m self,
+        target: &'m Target,
+        event: RawEvent<'_>,
+        caches: &mut Caches,
+    ) -> Result<Option<(&'m Url, Vec<u8>)>> {
+        let mut texts = String::new();
+        let item = self.item(event, caches, &mut texts)?;
+        let items = Items { items: vec![item], texts };
+        Ok(Some((&target.url, self.body(target, &items, items.all()))))
+    }
+
+    /// Returns the maximum number of bytes to read of the response to a request with `count` items.
+    fn response_bytes(&self, _count: usize) -> usize {
+        RESPONSE
+    }
+
+    /// Returns whether a request is sent again after a response with this status, which is not a success.
+    /// `has_accepted` is `true` if the peer has accepted a request before. If a request is not sent again, its events go
+    /// to `err`, or the request is divided.
+    ///
+    /// Unless the protocol decides otherwise, all requests are sent again except for those whose contents the peer
+    /// refuses.
+    fn is_retried(&self, status: StatusCode, _has_accepted: bool) -> bool {
+        !is_by_content(status)
+    }
+
+    /// Reads a response whose status is a success. Returns the items that the peer did not accept, each as its position
+    /// in the request and its error. The policy of the error is to retry or to make the event a dead letter.
+    ///
+    /// # Errors
+    /// The peer accepted no item, or did not report which ones it accepted. The policy of the error applies to all
+    /// items.
+    fn rejected(
+        &self,
+        _response: &Response<'_>,
+        _part: &Part<'_, '_>,
+    ) -> Result<Vec<(usize, Error)>> {
+        Ok(Vec::new())
+    }
+}
+
+/// Returns whether a peer refuses the contents of a request with this status.
+pub(crate) fn is_by_content(status: StatusCode) -> bool {
+    [StatusCode::BAD_REQUEST, StatusCode::PAYLOAD_TOO_LARGE, StatusCode::UNPROCESSABLE_ENTITY]
+        .contains(&status)
+}
+
+/// A response to a request of a sink.
+pub(crate) struct Response<'r> {
+    pub(crate) host: &'r Host,
+    pub(crate) url: &'r Url,
+    pub(crate) answer: &'r Answer,
+    /// Values that no error may show, even if the peer quotes them.
+    pub(crate) secrets: &'r Secrets,
+}
+
+/// The items of a request. Empty for a request that [`Protocol::single`] has made.
+#[derive(Default)]
+pub(crate) struct Part<'p, 'b> {
+    pub(crate) items: &'p [Item<'b>],
+    /// The texts of the items.
+    pub(crate) texts: &'p str,
+}
+
+/// Events that become one body, with the texts around them.
+#[derive(Default)]
+pub(crate) struct Items<'b> {
+    items: Vec<Item<'b>>,
+    /// The texts of all items.
+    pub(crate) texts: String,
+}
+
+impl<'b> Items<'b> {
+    pub(crate) fn all(&self) -> &[Item<'b>] {
+        &self.items
+    }
+}
+
+/// An event that is a part of a body, with its texts.
+#[derive(Clone)]
+pub(crate) struct Item<'b> {
+    pub(crate) event: RawEvent<'b>,
+    /// Text for the event that the protocol needs before its message, as offsets in [`Items::texts`].
+    pub(crate) before: Range<usize>,
+    /// Text for the event that the protocol needs after its message, as offsets in [`Items::texts`].
+    pub(crate) after: Range<usize>,
+    /// Maximum length of the item in a body, with its texts and what separates it from the next item, in bytes.
+    pub(crate) length: usize,
+}
+
+/// The last times in the texts of items, so that a time is formatted only if it has changed.
+#[derive(Default)]
+pub(crate) struct Caches(Vec<TimeCache>);
+
+impl Caches {
+    /// Returns the cache for the template with this number. Use the same number for the same template.
+    pub(crate) fn of(&mut self, number: usize) -> &mut TimeCache {
+        if self.0.len() <= number {
+            self.0.resize_with(number + 1, TimeCache::default);
+        }
+        &mut self.0[number]
+    }
+}
