@@ -284,7 +284,7 @@ fn memory_of_open_files_is_counted_until_they_are_closed() {
     assert!(counted > 500 * 2 * 200, "{counted}");
     scene.deliver(&hosts.iter().map(|host| (host, "2\n")).collect::<Vec<_>>());
     assert_eq!(scene.host.memory(), counted, "the groups of a delivery count only until its end");
-    scene.host.advance(Duration::from_secs(60));
+    scene.host.advance(Duration::from_mins(1));
     scene.sink.tick().unwrap();
     assert!(scene.host.memory() <= 64 << 10, "one block may remain");
 }
