@@ -11,12 +11,18 @@ mod rotation;
 mod syncing;
 mod targets;
 mod torn;
+mod turns;
 
 use std::{sync::Arc, time::Duration};
 
 use tremor_pdk::{Demand, ParallelSink, prelude::*, raw_runs};
 
-use self::{output::Output, syncing::Due, targets::Targets};
+use self::{
+    output::Output,
+    syncing::Due,
+    targets::Targets,
+    turns::{Turn, Turns},
+};
 use crate::Config;
 
 /// Writes messages to a file, usually all messages of a batch with one system call.
@@ -32,18 +38,25 @@ use crate::Config;
 /// If the path is a template, each event names its file. The events of a batch are grouped by file, and each group is
 /// written with one system call. An event that cannot be written does not affect the events of other files.
 ///
-/// Several deliveries may be in flight. They are written one after the other, and one sync makes
-/// several of them durable.
+/// Several deliveries may be in flight. They are written one after the other, in the order in which
+/// they began, and one sync makes several of them durable.
 pub struct Writer {
     host: Host,
     destination: Destination,
 }
 
-/// The files to which a sink writes. They are kept across connections.
+/// The files to which a sink writes, and the order of its deliveries. They are kept across connections, because a
+/// cancelled delivery may still write on a thread.
 #[derive(Clone)]
-pub(crate) enum Destination {
+pub(crate) struct Destination {
+    files: Files,
+    turns: Turns,
+}
+
+#[derive(Clone)]
+enum Files {
     /// The file of the configuration.
-    File(Arc<Output>),
+    Fixed(Arc<Output>),
     /// The files that events name.
     ByEvent(Arc<Targets>),
 }
@@ -51,15 +64,16 @@ pub(crate) enum Destination {
 impl Destination {
     /// Prepares the file of the configuration, or the folder of the files that events name. May block.
     pub(crate) fn open(config: &Config, host: Host) -> Result<Self> {
-        Ok(match &config.by_event {
-            None => Self::File(Output::open(config, host)?.into()),
-            Some(by_event) => Self::ByEvent(Targets::new(config, by_event, host)?.into()),
-        })
+        let files = match &config.by_event {
+            None => Files::Fixed(Output::open(config, host)?.into()),
+            Some(by_event) => Files::ByEvent(Targets::new(config, by_event, host)?.into()),
+        };
+        Ok(Self { files, turns: Turns::default() })
     }
 
     /// Returns whether the file is a pipe that no process reads any longer. Does not block.
     pub(crate) fn has_lost_reader(&self) -> bool {
-        matches!(self, Self::File(output) if output.has_lost_reader())
+        matches!(&self.files, Files::Fixed(output) if output.has_lost_reader())
     }
 }
 
@@ -69,7 +83,7 @@ impl Writer {
     }
 
     /// Writes a batch to the file of the configuration.
-    async fn deliver_to(&self, output: &Arc<Output>, batch: &RawBatch) -> Delivery {
+    async fn deliver_to(&self, output: &Arc<Output>, batch: &RawBatch, turn: Turn) -> Delivery {
         let runs = raw_runs(batch);
         output.check_end(batch)?;
         if let Some(pipe) = output.pipe() {
@@ -77,11 +91,15 @@ impl Writer {
             self.host.writable(pipe).await?;
         }
         let delivery = if let Some(written) = output.try_write_inline(batch.bytes(), &runs) {
+            drop(turn);
             written?
         } else {
             // Shares the buffer with the writing thread instead of copying the events.
             let (output, buffers) = (output.clone(), batch.part(0..0));
-            let write = move || output.write(buffers.bytes(), &runs);
+            let write = move || {
+                let _turn = turn;
+                output.write(buffers.bytes(), &runs)
+            };
             self.host.blocking(write).await??
         };
         Ok(self.make_durable(output, delivery).await?)
@@ -111,21 +129,22 @@ impl ParallelSink for Writer {
     fn demand(&self) -> Demand {
         // Deliveries in parallel are faster only if one sync serves several of them.
         let demand = |waits| if waits { Demand::new() } else { Demand::new().at_most(1) };
-        match &self.destination {
-            Destination::File(output) => demand(output.waits_for_disk()),
-            Destination::ByEvent(targets) => Targets::demand(demand(targets.waits_for_disk())),
+        match &self.destination.files {
+            Files::Fixed(output) => demand(output.waits_for_disk()),
+            Files::ByEvent(targets) => Targets::demand(demand(targets.waits_for_disk())),
         }
     }
 
     async fn deliver(&self, batch: &RawBatch) -> Delivery {
-        match &self.destination {
-            Destination::File(output) => self.deliver_to(output, batch).await,
-            Destination::ByEvent(targets) => targets.deliver(&self.host, batch).await,
+        let turn = self.destination.turns.take().await;
+        match &self.destination.files {
+            Files::Fixed(output) => self.deliver_to(output, batch, turn).await,
+            Files::ByEvent(targets) => targets.deliver(&self.host, batch, turn).await,
         }
     }
 
     async fn on_tick(&self) -> Result<()> {
-        if let Destination::ByEvent(targets) = &self.destination
+        if let Files::ByEvent(targets) = &self.destination.files
             && targets.has_idle()
         {
             let targets = targets.clone();
@@ -135,12 +154,14 @@ impl ParallelSink for Writer {
     }
 
     async fn close(&self) -> Result<()> {
-        match &self.destination {
-            Destination::File(output) => {
+        // A delivery that was cancelled may still write.
+        let _turn = self.destination.turns.take().await;
+        match &self.destination.files {
+            Files::Fixed(output) => {
                 let output = output.clone();
                 self.host.blocking(move || output.finish()).await?
             }
-            Destination::ByEvent(targets) => targets.finish(&self.host).await,
+            Files::ByEvent(targets) => targets.finish(&self.host).await,
         }
     }
 }

@@ -10,7 +10,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use tremor_pdk::{Error, ErrorKind, ErrorPolicy, Gauge, Host, Result, lock, warn};
+use tremor_pdk::{Error, ErrorKind, ErrorPolicy, Gauge, Host, Memory, Result, lock, warn};
 
 use self::{groups::Groups, lru::Lru, names::Namer};
 use super::{
@@ -40,6 +40,8 @@ pub(crate) struct Targets {
     /// Open files. Locked while a batch is written.
     open: Mutex<Lru<Target>>,
     files_open: Gauge,
+    /// Counts the memory of the open files.
+    memory: Mutex<Memory>,
 }
 
 #[derive(Debug)]
@@ -75,6 +77,7 @@ impl Targets {
             namer: Namer::new(by_event.clone(), sets_aside).into(),
             open: Mutex::default(),
             files_open: host.gauge("files_open", help),
+            memory: host.memory().into(),
             by_event: by_event.clone(),
             shared: Shared::new(config, host)?,
             config: config.clone(),
@@ -87,23 +90,32 @@ impl Targets {
     }
 
     /// Writes the groups that have no result yet, each to its file. May block.
+    ///
+    /// The open files are locked meanwhile. Nobody waits for the lock: later deliveries wait for their turn, and
+    /// [`Targets::close_idle`] leaves the files for the next time.
     fn write(&self, bytes: &[u8], groups: &Groups, results: &mut [Option<Answer>]) {
         let now_ns = self.shared.host.monotonic_ns();
         let mut open = self.open();
+        let write = |output: &Arc<Output>, group| {
+            self.answer(output, output.write(bytes, groups.runs(group)))
+        };
+        let mut closed = Vec::new();
         // Files that are open come first, because they may be closed for the others.
-        for is_open in [true, false] {
-            for (group, result) in results.iter_mut().enumerate() {
-                let name = groups.name(group);
-                if result.is_some() || is_open && !open.contains(name) {
-                    continue;
+        for (group, result) in results.iter_mut().enumerate().filter(|(_, it)| it.is_none()) {
+            match open.get(groups.name(group)) {
+                Some(target) => {
+                    target.used_ns = now_ns;
+                    *result = Some(write(&target.output, group));
                 }
-                let output = self.target(&mut open, name, now_ns);
-                *result = Some(output.map_err(of_one_file).and_then(|output| {
-                    self.answer(output, output.write(bytes, groups.runs(group)))
-                }));
+                None => closed.push(group),
             }
         }
-        self.files_open.set_integer(open.len());
+        for group in closed {
+            let output = self.open_file(&mut open, groups.name(group), now_ns);
+            let answer = output.map_err(of_one_file).and_then(|output| write(output, group));
+            results[group] = Some(answer);
+        }
+        self.count(&open);
     }
 
     /// Writes the groups whose writes are short and not expected to block, on the calling thread.
@@ -129,35 +141,29 @@ impl Targets {
         }
     }
 
-    /// Returns an open file. Opens it if necessary, and closes others for it.
-    fn target<'t>(
+    /// Opens a file that is not open, and closes others for it.
+    fn open_file<'o>(
         &self,
-        open: &'t mut Lru<Target>,
+        open: &'o mut Lru<Target>,
         name: &Arc<str>,
         now_ns: u64,
-    ) -> Result<&'t Arc<Output>> {
-        if !open.contains(name) {
-            while open.len() >= self.max_open.load(Ordering::Relaxed) {
-                self.close_oldest(open);
-            }
-            let location = Location::below(&self.by_event.base, name);
-            let format = self.by_event.format;
-            let begin = || Output::open_at(location.clone(), format, &self.config, &self.shared);
-            let mut output = begin();
-            while let Err(error) = &output
-                && error.kind() == ErrorKind::SHORTAGE
-                && open.len() > 0
-            {
-                self.use_fewer(open, error);
-                output = begin();
-            }
-            let target = Target { output: output?.into(), used_ns: now_ns };
-            return Ok(&open.insert(name.clone(), target).output);
+    ) -> Result<&'o Arc<Output>> {
+        while open.len() >= self.max_open.load(Ordering::Relaxed) {
+            self.close_oldest(open);
         }
-        let gone = || Error::internal("an open file is not in the list of open files");
-        let target = open.get(name).ok_or_else(gone)?;
-        target.used_ns = now_ns;
-        Ok(&target.output)
+        let location = Location::below(&self.by_event.base, name);
+        let format = self.by_event.format;
+        let begin = || Output::open_at(location.clone(), format, &self.config, &self.shared);
+        let mut output = begin();
+        while let Err(error) = &output
+            && error.kind() == ErrorKind::SHORTAGE
+            && open.len() > 0
+        {
+            self.use_fewer(open, error);
+            output = begin();
+        }
+        let target = Target { output: output?.into(), used_ns: now_ns };
+        Ok(&open.insert(name.clone(), target).output)
     }
 
     /// Closes a quarter of the files after the process had no more descriptors, and keeps their number from then on,
@@ -194,13 +200,23 @@ impl Targets {
         open.oldest().is_some_and(|target| now_ns.saturating_sub(target.used_ns) >= IDLE_NS)
     }
 
-    /// Closes the files to which nothing was written for a minute. May block.
+    /// Closes the files to which nothing was written for a minute, unless a delivery writes at this time. May block.
     pub(super) fn close_idle(&self) {
-        let mut open = self.open();
+        let Ok(mut open) = self.open.try_lock() else { return };
         while self.is_oldest_idle(&open) {
             self.close_oldest(&mut open);
         }
+        self.count(&open);
+    }
+
+    /// Updates the metric of the open files, and the count of their memory.
+    fn count(&self, open: &Lru<Target>) {
         self.files_open.set_integer(open.len());
+        // Each file has its whole path as well.
+        let file =
+            size_of::<Output>() + size_of::<Syncing>() + self.by_event.base.as_os_str().len();
+        let bytes = open.weight() + open.len() * file + open.name_bytes();
+        lock(&self.memory).resize(bytes);
     }
 
     fn open(&self) -> MutexGuard<'_, Lru<Target>> {

@@ -1,3 +1,5 @@
+mod order;
+
 use std::{
     env, fs,
     io::{self, Write},

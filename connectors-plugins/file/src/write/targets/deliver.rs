@@ -8,7 +8,7 @@ use tremor_pdk::{
 };
 
 use super::{Answer, Groups, Targets, Written};
-use crate::write::syncing::Due;
+use crate::write::{syncing::Due, turns::Turn};
 
 /// Maximum number of files to which a delivery is written on the thread of the task. A write to a file takes about 2 µs.
 const INLINE_FILES: usize = 16;
@@ -39,13 +39,15 @@ impl Targets {
         self: &Arc<Self>,
         host: &Host,
         batch: &RawBatch,
+        turn: Turn,
     ) -> Delivery {
         let mut exceptions = Exceptions::none();
         let groups = {
             let mut namer = lock(&self.namer);
-            Groups::of(batch, &mut namer, &mut exceptions, |event| self.check_end(event))?
+            let check = |event: RawEvent<'_>| self.check_end(event);
+            Groups::of(batch, &mut namer, &mut exceptions, host.memory(), check)?
         };
-        let (groups, answers) = self.write_groups(host, batch, groups).await?;
+        let (groups, answers) = self.write_groups(host, batch, groups, turn).await?;
         let mut errors: Vec<Option<Error>> = Vec::new();
         let mut written = Vec::new();
         for answer in answers {
@@ -86,6 +88,7 @@ impl Targets {
         host: &Host,
         batch: &RawBatch,
         groups: Groups,
+        turn: Turn,
     ) -> Result<(Groups, Vec<Answer>), Undelivered> {
         let mut answers: Vec<Option<Answer>> = Vec::new();
         answers.resize_with(groups.len(), || None);
@@ -98,6 +101,7 @@ impl Targets {
         // Shares the buffer with the writing thread instead of copying the events.
         let (targets, buffers) = (self.clone(), batch.part(0..0));
         let write = move || {
+            let _turn = turn;
             targets.write(buffers.bytes(), &groups, &mut answers);
             (groups, answers.into_iter().flatten().collect())
         };

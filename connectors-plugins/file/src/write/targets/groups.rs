@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, ops::Range, sync::Arc};
 
-use tremor_pdk::{Exceptions, RawBatch, RawEvent, Result};
+use tremor_pdk::{Exceptions, Memory, RawBatch, RawEvent, Result};
 
 use super::names::Namer;
 
@@ -17,6 +17,8 @@ pub(super) struct Groups {
     runs: Vec<Range<usize>>,
     /// Index of the group of each event, in the order of the batch.
     of_events: Vec<u32>,
+    /// Counts the memory of the groups.
+    memory: Memory,
 }
 
 #[derive(Debug)]
@@ -29,7 +31,8 @@ struct Group {
 }
 
 impl Groups {
-    /// Groups the events of a batch. Events without a valid file name are added to `exceptions`.
+    /// Groups the events of a batch. Events without a valid file name are added to `exceptions`. `memory` counts the
+    /// memory of the groups.
     ///
     /// # Errors
     /// Returns the error with which `check` rejects an event. It is returned before anything is written, and concerns
@@ -38,6 +41,7 @@ impl Groups {
         batch: &'b RawBatch,
         namer: &mut Namer,
         exceptions: &mut Exceptions,
+        memory: Memory,
         check: impl Fn(RawEvent<'b>) -> Result<()>,
     ) -> Result<Self> {
         let mut groups: Vec<Group> = Vec::new();
@@ -70,8 +74,15 @@ impl Groups {
             }
             of_events.push(last);
         }
-        let mut this = Self { list: groups, runs: Vec::new(), of_events };
+        let mut this = Self { list: groups, runs: Vec::new(), of_events, memory };
         this.collect_runs(batch);
+        let names: usize = this.list.iter().map(|group| group.name.len()).sum();
+        this.memory.grow(
+            size_of_val(&*this.list)
+                + size_of_val(&*this.runs)
+                + size_of_val(&*this.of_events)
+                + names,
+        );
         Ok(this)
     }
 

@@ -276,6 +276,20 @@ fn idle_file_is_closed_after_a_minute() {
 }
 
 #[test]
+fn memory_of_open_files_is_counted_until_they_are_closed() {
+    let mut scene = Scene::new("{host}", "");
+    let hosts: Vec<_> = (0..500).map(|number| format!("{number:0>200}")).collect();
+    scene.deliver(&hosts.iter().map(|host| (host, "1\n")).collect::<Vec<_>>());
+    let counted = scene.host.memory();
+    assert!(counted > 500 * 2 * 200, "{counted}");
+    scene.deliver(&hosts.iter().map(|host| (host, "2\n")).collect::<Vec<_>>());
+    assert_eq!(scene.host.memory(), counted, "the groups of a delivery count only until its end");
+    scene.host.advance(Duration::from_mins(1));
+    scene.sink.tick().unwrap();
+    assert!(scene.host.memory() <= 64 << 10, "one block may remain");
+}
+
+#[test]
 fn relative_template_starts_at_the_folder_of_the_flow() {
     let folder = tempfile::tempdir().unwrap();
     let host = TestHost::new();

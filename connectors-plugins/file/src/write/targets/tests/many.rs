@@ -1,14 +1,6 @@
 //! More files than may be open.
 
-use std::{
-    collections::BTreeMap,
-    env, fs,
-    future::{Future, poll_fn},
-    path::Path,
-    process::Command,
-    sync::Arc,
-    task::Poll,
-};
+use std::{collections::BTreeMap, env, fs, path::Path, process::Command, sync::Arc};
 
 use tremor_pdk::{Exceptions, RawBatch, testing::TestHost};
 
@@ -92,39 +84,6 @@ fn targets(host: &TestHost, folder: &Path, keys: &str) -> Arc<Targets> {
     Arc::new(Targets::new(&config, config.by_event.as_ref().unwrap(), host.host()).unwrap())
 }
 
-/// Several deliveries wait for the sync of the same files, some of which are closed meanwhile.
-#[test]
-fn deliveries_in_flight_keep_their_order() {
-    for sync in ["batch", "interval"] {
-        let (folder, host) = (tempfile::tempdir().unwrap(), TestHost::new());
-        let targets = targets(&host, folder.path(), &format!(r#""sync": "{sync}""#));
-        let texts: Vec<_> = (0..6).map(|number| format!("{number}\n")).collect();
-        let batches: Vec<_> = texts
-            .iter()
-            .map(|text| RawBatch::from(batch(&[("a", &**text), ("b", text), ("c", text)])))
-            .collect();
-        let host_of_sink = host.host();
-        let mut deliveries: Vec<_> = batches
-            .iter()
-            .map(|batch| Some(Box::pin(targets.deliver(&host_of_sink, batch))))
-            .collect();
-        host.block_on(poll_fn(|context| {
-            for delivery in &mut deliveries {
-                let polled = delivery.as_mut().map(|it| it.as_mut().poll(context));
-                if let Some(Poll::Ready(answer)) = polled {
-                    answer.unwrap();
-                    *delivery = None;
-                }
-            }
-            if deliveries.iter().all(Option::is_none) { Poll::Ready(()) } else { Poll::Pending }
-        }));
-        for name in ["a", "b", "c"] {
-            let found = fs::read_to_string(folder.path().join(name)).unwrap();
-            assert_eq!(found, texts.concat(), "{sync}");
-        }
-    }
-}
-
 #[test]
 fn closed_file_is_synced_before_its_events_are_acknowledged() {
     for sync in ["batch", "interval"] {
@@ -134,7 +93,9 @@ fn closed_file_is_synced_before_its_events_are_acknowledged() {
             let batch = RawBatch::from(batch(&[(name, "1\n")]));
             let mut exceptions = Exceptions::none();
             let mut namer = targets.namer.lock().unwrap();
-            let groups = Groups::of(&batch, &mut namer, &mut exceptions, |_| Ok(())).unwrap();
+            let groups =
+                Groups::of(&batch, &mut namer, &mut exceptions, host.host().memory(), |_| Ok(()));
+            let groups = groups.unwrap();
             let mut answers = vec![None];
             targets.write(batch.bytes(), &groups, &mut answers);
             answers.pop().flatten().unwrap().unwrap().unwrap()
