@@ -10,6 +10,7 @@ mod config;
 mod exchange;
 mod io;
 mod payload;
+pub mod prometheus;
 pub mod server;
 pub mod systems;
 #[cfg(test)]
@@ -17,4 +18,12 @@ mod testing;
 
 pub use self::config::{Auth, Basic, Compression, Escape, Preset, Secret, Signal};
 
-tremor_pdk::export! { connectors: [client::HttpClient, server::HttpServer, systems::Elasticsearch] }
+tremor_pdk::export! {
+    connectors: [
+        client::HttpClient,
+        server::HttpServer,
+        prometheus::exporter::PrometheusExporter,
+        prometheus::remote_write::RemoteWrite,
+        systems::Elasticsearch,
+    ]
+}

@@ -21,17 +21,26 @@ pub(crate) struct Answer {
     is_last: bool,
     /// Encoding of the body if the response has the form of OTLP.
     otlp: Option<Encoding>,
+    /// `Content-Type` and contents of a body that is not an explanation.
+    page: Option<(HeaderValue, Bytes)>,
 }
 
 impl Answer {
     /// Creates the response to a successful request.
     pub(crate) const fn good(status: StatusCode) -> Self {
-        Self { status, text: Cow::Borrowed(""), header: None, is_last: false, otlp: None }
+        Self {
+            status,
+            text: Cow::Borrowed(""),
+            header: None,
+            is_last: false,
+            otlp: None,
+            page: None,
+        }
     }
 
     /// Creates the response to a request that failed, with an explanation.
     pub(crate) fn bad(status: StatusCode, text: impl Into<Cow<'static, str>>) -> Self {
-        Self { status, text: text.into(), header: None, is_last: false, otlp: None }
+        Self { status, text: text.into(), header: None, is_last: false, otlp: None, page: None }
     }
 
     /// Asks the client to retry after `seconds`.
@@ -44,9 +53,20 @@ impl Answer {
         Self { header: Some((name, value)), ..self }
     }
 
+    /// Replaces the status.
+    pub(crate) fn with_status(self, status: StatusCode) -> Self {
+        Self { status, ..self }
+    }
+
     /// Ends the connection after this response.
     pub(crate) fn last(self) -> Self {
         Self { is_last: true, ..self }
+    }
+
+    /// Creates a response with a page.
+    pub(crate) fn page(content_type: &'static str, body: Vec<u8>) -> Self {
+        let page = Some((HeaderValue::from_static(content_type), Bytes::from(body)));
+        Self { page, ..Self::good(StatusCode::OK) }
     }
 
     /// Sets the status that OTLP defines for this response. `into_response` converts the body to
@@ -61,10 +81,11 @@ impl Answer {
             (None, Cow::Borrowed(text)) => Bytes::from_static(text.as_bytes()),
             (None, Cow::Owned(text)) => Bytes::from(text),
         };
-        let content_type = match self.otlp {
-            Some(encoding) => Some(encoding.header()),
-            None if text.is_empty() => None,
-            None => Some(HeaderValue::from_static("text/plain; charset=utf-8")),
+        let (content_type, text) = match (self.otlp, self.page) {
+            (_, Some((content_type, page))) => (Some(content_type), page),
+            (Some(encoding), None) => (Some(encoding.header()), text),
+            (None, None) if text.is_empty() => (None, text),
+            (None, None) => (Some(HeaderValue::from_static("text/plain; charset=utf-8")), text),
         };
         let mut response = Response::new(Payload::new(text));
         *response.status_mut() = self.status;

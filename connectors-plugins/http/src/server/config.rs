@@ -13,7 +13,10 @@ use tremor_pdk::{
     without_placeholders,
 };
 
-use super::access::{Access, Auth};
+use super::{
+    access::{Access, Auth},
+    protocol::Service,
+};
 use crate::{Preset, Signal};
 
 /// Minimum of `max_header_bytes`, in bytes: hyper's smallest buffer.
@@ -84,6 +87,32 @@ pub struct Config {
     pub reuse_port: bool,
 }
 
+impl Config {
+    /// Creates a configuration with the defaults of all keys.
+    pub(crate) fn new(listen: Address) -> Self {
+        Self {
+            listen,
+            preset: None,
+            path: None,
+            methods: methods(),
+            respond: Respond::default(),
+            tls: None,
+            auth: None,
+            headers: Vec::new(),
+            max_body_bytes: max_body_bytes(),
+            max_waiting_bytes: max_waiting_bytes(),
+            max_wait: max_wait(),
+            max_header_bytes: max_header_bytes(),
+            max_connections: max_connections(),
+            idle_timeout: idle_timeout(),
+            header_timeout: header_timeout(),
+            body_timeout: body_timeout(),
+            proxy_protocol: None,
+            reuse_port: false,
+        }
+    }
+}
+
 /// Point at which a request is answered.
 #[tremor_pdk::config]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -137,6 +166,7 @@ const fn body_timeout() -> Interval {
 /// A configuration that was checked.
 pub(crate) struct Settings {
     pub(crate) config: Config,
+    pub(crate) service: Service,
     pub(crate) methods: Vec<Method>,
     pub(crate) access: Access,
     pub(crate) tls: Option<TlsAcceptor>,
@@ -151,7 +181,7 @@ impl Settings {
     ///
     /// # Errors
     /// An error of the kind configuration, with the key, the value and the expected value.
-    pub(crate) fn new(mut config: Config, host: &Host) -> Result<Self> {
+    pub(crate) fn new(mut config: Config, service: Service, host: &Host) -> Result<Self> {
         if let Some(Preset::Otlp(signal)) = config.preset {
             if signal == Signal::Any && config.path.is_some() {
                 return Err(Error::configuration(
@@ -200,6 +230,7 @@ impl Settings {
                 LEAST_HEADER_BYTES,
             )?,
             config,
+            service,
         })
     }
 }

@@ -16,6 +16,12 @@ pub(crate) enum Content {
     Whole(Vec<u8>),
 }
 
+impl Default for Content {
+    fn default() -> Self {
+        Self::Part(Bytes::new())
+    }
+}
+
 impl Deref for Content {
     type Target = [u8];
 

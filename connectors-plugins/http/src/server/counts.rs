@@ -4,9 +4,10 @@ use hyper::StatusCode;
 use tremor_pdk::{Counter, Gauge, Host};
 
 /// Statuses of responses.
-const STATUSES: [StatusCode; 13] = [
+const STATUSES: [StatusCode; 14] = [
     StatusCode::OK,
     StatusCode::ACCEPTED,
+    StatusCode::NO_CONTENT,
     StatusCode::BAD_REQUEST,
     StatusCode::UNAUTHORIZED,
     StatusCode::NOT_FOUND,

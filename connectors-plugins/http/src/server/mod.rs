@@ -22,47 +22,36 @@ mod connections;
 mod content;
 mod counts;
 mod encoding;
+mod listening;
 mod metadata;
 mod otlp;
 mod peer;
 mod permit;
+mod protocol;
 mod queue;
 mod request;
 mod request_state;
 mod source;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod ticket;
 
-use std::{
-    net,
-    sync::{Arc, Weak},
-};
-
-use tremor_pdk::{
-    Descriptors, NoSink,
-    net::{TcpListener, listen},
-    prelude::*,
-};
+use tremor_pdk::{NoSink, Raw, prelude::*};
 
 pub use self::{
     access::Auth,
     config::{Config, Respond},
     source::Requests,
 };
-use self::{config::Settings, connections::Server, queue::Closed};
+pub(crate) use self::{
+    answer::Answer,
+    content::Content,
+    listening::{Listening, Serving},
+    protocol::{Events, Page, Protocol, Service},
+};
 
 /// Receives requests over HTTP.
-pub struct HttpServer {
-    settings: Arc<Settings>,
-    context: ComponentContext,
-    /// The listening socket. Kept when the runtime reconnects, so that no other process can take
-    /// the address.
-    listener: Option<net::TcpListener>,
-    /// State of the current source's connections.
-    server: Weak<Server>,
-    is_paused: bool,
-}
+pub struct HttpServer(Listening);
 
 impl Component for HttpServer {
     const NAME: &str = "http_server";
@@ -71,66 +60,31 @@ impl Component for HttpServer {
     type Config = Config;
 
     fn new(config: Config, context: ComponentContext) -> Result<Self> {
-        let settings = Arc::new(Settings::new(config, &context)?);
-        Ok(Self { settings, context, listener: None, server: Weak::new(), is_paused: false })
-    }
-}
-
-impl HttpServer {
-    fn set_paused(&mut self, is_paused: bool) {
-        self.is_paused = is_paused;
-        if let Some(server) = self.server.upgrade()
-            && server.queue.closed() != Some(Closed::Draining)
-        {
-            server.set_closed(is_paused.then_some(Closed::Paused));
-        }
+        Ok(Self(Listening::new(config, Service::Messages, context)?))
     }
 }
 
 impl Connector for HttpServer {
-    type Source = Requests;
+    type Source = Requests<Raw>;
     type Sink = NoSink;
 
-    async fn connect(&mut self, _wanted: Sides) -> Result<Halves<Requests, NoSink>> {
-        if let Some(tls) = &self.settings.tls {
-            tls.load().await?;
-        }
-        let listener = match self.listener.take() {
-            Some(listener) => listener,
-            None => {
-                let config = &self.settings.config;
-                let addresses = config.listen.resolve(&self.context).await?;
-                let listener = listen(&addresses, config.reuse_port)?;
-                tremor_pdk::info!(self.context, "listens on {}", listener.local_addr()?);
-                listener
-            }
-        };
-        let listener = self.listener.insert(listener).try_clone()?;
-        let listener = TcpListener::new(&Descriptors::new(&self.context)?, listener)?;
-        let server = Arc::new(Server::new(&self.context, self.settings.clone())?);
-        self.server = Arc::downgrade(&server);
-        self.set_paused(self.is_paused);
-        let accepts =
-            self.context.spawn("accepts connections", accept::accept(server.clone(), listener));
-        let keeps_time = self.context.spawn("keeps time", server.clone().keep_time());
-        Ok(Halves::source(Requests::new(server, accepts, keeps_time)))
+    async fn connect(&mut self, _wanted: Sides) -> Result<Halves<Requests<Raw>, NoSink>> {
+        Ok(Halves::source(Requests::new(self.0.serve().await?)))
     }
 
     async fn on_pause(&mut self) -> Result<()> {
-        self.set_paused(true);
+        self.0.set_paused(true);
         Ok(())
     }
 
     async fn on_resume(&mut self) -> Result<()> {
-        self.set_paused(false);
+        self.0.set_paused(false);
         Ok(())
     }
 }
 
 impl std::fmt::Debug for HttpServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("HttpServer")
-            .field("listen", &self.settings.config.listen)
-            .finish_non_exhaustive()
+        f.debug_tuple("HttpServer").field(&self.0).finish()
     }
 }

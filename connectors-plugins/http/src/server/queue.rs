@@ -12,13 +12,17 @@ use std::{
 };
 
 use hyper::header::HeaderName;
-use tremor_pdk::{Acks, Exception, Memory, RawBatch, Result, lock};
+use tremor_pdk::{
+    Acks, Error, Exception, Form, Memory, Origin, Raw, RawBatch, Result, Structured,
+    StructuredBatch, TypedBatch, lock,
+};
 
 use super::{
     config::{Respond, Settings},
     content::{Content, Spare},
     metadata::RequestMetadata,
     peer::Peer,
+    protocol::Events,
     request_state::Outcome,
     ticket::Ticket,
 };
@@ -42,15 +46,36 @@ impl Closed {
 
 /// A request that enters the flow.
 pub(crate) struct Entry {
-    pub(crate) body: Content,
+    pub(crate) body: Body,
     pub(crate) metadata: RequestMetadata,
 }
 
-struct Waiting {
+/// The contents of a request.
+pub(crate) enum Body {
+    /// The request is one event: a message.
+    Message(Content),
+    /// The request has several events.
+    Events(Box<dyn Events>),
+}
+
+impl Body {
+    /// Returns the length of a message in bytes. The length of several events is not known.
+    fn len(&self) -> usize {
+        match self {
+            Self::Message(message) => message.len(),
+            Self::Events(_) => 0,
+        }
+    }
+}
+
+/// A request in the queue.
+pub(crate) struct Waiting {
     ticket: Ticket,
     entry: Entry,
     /// Bytes that the request has reserved in the queue.
     reserved: usize,
+    /// `true` if a pull has a part of the request.
+    is_partly_taken: bool,
 }
 
 /// Requests that wait for the next pull, and requests in the flow whose results are reported to
@@ -188,7 +213,13 @@ impl RequestQueue {
         let ticket = Ticket::new(peer.clone());
         let puller = {
             let state = &mut *self.state();
-            state.waiting.push_back(Waiting { ticket: ticket.clone(), entry, reserved });
+            let is_partly_taken = false;
+            state.waiting.push_back(Waiting {
+                ticket: ticket.clone(),
+                entry,
+                reserved,
+                is_partly_taken,
+            });
             state.puller.take()
         };
         puller.into_iter().for_each(Waker::wake);
@@ -210,11 +241,11 @@ impl RequestQueue {
         })
     }
 
-    /// Fills a batch with the requests that wait.
-    pub(crate) fn poll_pull(
+    /// Fills a batch with the requests that wait. The events of a request that do not fit remain in the queue.
+    pub(crate) fn poll_pull<F: Put>(
         &self,
         context: &Context<'_>,
-        batch: &mut RawBatch,
+        batch: &mut TypedBatch<F>,
     ) -> Poll<Result<()>> {
         let mut taken = Vec::new();
         {
@@ -233,23 +264,60 @@ impl RequestQueue {
                 state.puller = Some(context.waker().clone());
                 return Poll::Pending;
             }
-            if self.respond == Respond::Delivered {
-                let first = batch.len();
-                let requests =
-                    taken.iter().zip(first..).map(|(it, position)| (position, it.ticket.clone()));
-                // Register the requests before the runtime can report their results.
+        }
+        let (mut reserved, mut filled) = (0, Ok(()));
+        let (mut requests, mut left) = (Vec::new(), VecDeque::new());
+        for mut waiting in taken {
+            // Nobody waits for the remainder of a request of which a part has failed.
+            if waiting.is_partly_taken && waiting.ticket.outcome().is_some() {
+                reserved += waiting.reserved;
+                continue;
+            }
+            if !left.is_empty() {
+                left.push_back(waiting);
+                continue;
+            }
+            let position = batch.len();
+            let is_complete = match F::put(batch, &mut waiting, self) {
+                Ok(is_complete) => is_complete,
+                Err(error) => {
+                    waiting.ticket.set_outcome(Outcome::Failed);
+                    filled = filled.and(Err(error));
+                    true
+                }
+            };
+            if self.respond == Respond::Delivered && batch.len() > position {
+                requests.push((position, waiting.ticket.clone()));
+            }
+            if is_complete {
+                reserved += waiting.reserved;
+                if self.respond == Respond::Accepted {
+                    waiting.ticket.set_outcome(Outcome::Accepted);
+                }
+            } else {
+                if batch.len() > position {
+                    waiting.ticket.add_part();
+                    waiting.is_partly_taken = true;
+                }
+                left.push_back(waiting);
+            }
+        }
+        if !left.is_empty() || !requests.is_empty() {
+            let state = &mut *self.state();
+            for waiting in left.into_iter().rev() {
+                state.waiting.push_front(waiting);
+            }
+            // The runtime reports the results of the pull only after this call.
+            if !requests.is_empty() {
                 state.in_flight.entry(batch.pull()).or_default().extend(requests);
             }
         }
-        let reserved = taken.iter().map(|it| it.reserved).sum();
-        let mut filled = Ok(());
-        for Waiting { ticket, entry, .. } in taken {
-            filled = filled.and(entry.put(&ticket.peer, batch, &self.headers, &self.spare));
-            if self.respond == Respond::Accepted {
-                ticket.set_outcome(Outcome::Accepted);
-            }
-        }
         self.release(reserved);
+        if batch.is_empty() && filled.is_ok() {
+            // All requests were remainders that nobody waits for. Look for others.
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         Poll::Ready(filled)
     }
 
@@ -276,40 +344,72 @@ impl RequestQueue {
         }
         // A result that was set before stays unchanged.
         for (_, ticket) in requests {
-            ticket.set_outcome(Outcome::Delivered);
+            ticket.end_part();
         }
     }
 }
 
-/// Returns the requests of a pull whose events have these positions. `requests` is sorted by
-/// position.
+/// Returns the requests of a pull of which an event has one of these positions. `requests` have the
+/// positions of their first events, and are sorted by them. A request ends where the next one begins.
 fn within<'r>(requests: &'r [(usize, Ticket)], events: &Range<usize>) -> &'r [(usize, Ticket)] {
-    let start = requests.partition_point(|(position, _)| *position < events.start);
+    let begun = requests.partition_point(|(position, _)| *position <= events.start);
+    let start = begun.saturating_sub(1);
     let length = requests[start..].partition_point(|(position, _)| *position < events.end);
     &requests[start..start + length]
 }
 
-impl Entry {
-    /// Adds the body to the batch as one message of the connection's stream.
+/// A form of the events of requests.
+pub(crate) trait Put: Form {
+    /// Adds the events of a request to the batch. Returns `false` if the batch is full before the last event.
+    ///
+    /// # Errors
+    /// The batch cannot store the events.
     fn put(
-        self,
-        peer: &Peer,
-        batch: &mut RawBatch,
-        headers: &[HeaderName],
-        spare: &Spare,
-    ) -> Result<()> {
-        let Self { body, metadata } = self;
+        batch: &mut TypedBatch<Self>,
+        waiting: &mut Waiting,
+        queue: &RequestQueue,
+    ) -> Result<bool>;
+}
+
+impl Put for Raw {
+    /// Adds the body to the batch as one message of the connection's stream.
+    fn put(batch: &mut RawBatch, waiting: &mut Waiting, queue: &RequestQueue) -> Result<bool> {
+        let Waiting { ticket: Ticket { peer, .. }, entry: Entry { body, metadata }, .. } = waiting;
+        let Body::Message(message) = body else { return Err(mismatch()) };
         let position = batch.len();
-        batch.stream(peer.stream).push_message(&body);
-        spare.put(body);
+        batch.stream(peer.stream).push_message(message);
+        queue.spare.put(std::mem::take(message));
         batch.set_origin_from(position, peer.origin().text());
-        match batch.last_mut() {
-            Some(mut event) => {
-                event.write_metadata(|writer| metadata.write(writer, peer.origin(), headers))
-            }
-            None => Ok(()),
+        if let Some(mut event) = batch.last_mut() {
+            let headers = &queue.headers;
+            event.write_metadata(|writer| metadata.write(writer, peer.origin(), headers))?;
         }
+        Ok(true)
     }
+}
+
+impl Put for Structured {
+    /// Adds the events of the request to the stream of its connection, all with the same metadata.
+    fn put(
+        batch: &mut StructuredBatch,
+        waiting: &mut Waiting,
+        queue: &RequestQueue,
+    ) -> Result<bool> {
+        let Waiting { ticket: Ticket { peer, .. }, entry: Entry { body, metadata }, .. } = waiting;
+        let Body::Events(events) = body else { return Err(mismatch()) };
+        let position = batch.len();
+        let is_complete = events.put(batch, peer.stream)?;
+        let origin = Origin::new(peer.origin().text(), |writer| {
+            metadata.write(writer, peer.origin(), &queue.headers);
+        });
+        batch.apply_origin(position, &origin);
+        Ok(is_complete)
+    }
+}
+
+#[cold]
+fn mismatch() -> Error {
+    Error::internal("the contents of a request do not have the form of the batch")
 }
 
 /// Receives the results of the pulls of the source.

@@ -4,7 +4,7 @@ use std::{convert::Infallible, future::poll_fn, pin::Pin, sync::Arc, task::Poll}
 
 use hyper::{
     Request, Response, StatusCode, Version,
-    body::{Body, Bytes, Incoming},
+    body::{Body as _, Bytes, Incoming},
     header::{ALLOW, HOST, HeaderValue, WWW_AUTHENTICATE},
     http::request::Parts,
 };
@@ -18,7 +18,8 @@ use super::{
     otlp,
     peer::{Peer, Phase},
     permit::{Permit, is_open},
-    queue::{Closed, Entry},
+    protocol::Service,
+    queue::{Body, Closed, Entry},
     request_state::Outcome,
 };
 use crate::{Preset, Signal, payload::Payload};
@@ -32,9 +33,13 @@ pub(crate) async fn answer(
     let is_otlp = matches!(server.settings.config.preset, Some(Preset::Otlp(_)));
     let otlp = if is_otlp { otlp::Encoding::of(request.headers()) } else { None };
     let answer = handle(&server, &peer, request).await.unwrap_or_else(|answer| answer);
-    let answer = match otlp {
-        Some(encoding) => answer.in_otlp(encoding),
-        None => answer,
+    let answer = match (otlp, &server.settings.service) {
+        (Some(encoding), _) => answer.in_otlp(encoding),
+        (None, Service::Protocol(protocol)) => {
+            let status = protocol.status(answer.status);
+            answer.with_status(status)
+        }
+        (None, _) => answer,
     };
     let answer =
         if server.queue.closed() == Some(Closed::Draining) { answer.last() } else { answer };
@@ -57,11 +62,22 @@ async fn handle(
     let has_body = !body.is_end_stream();
     let reads = async {
         server.check(&head)?;
-        let codings = codings(&head.headers)?;
+        let most = server.settings.max_body_bytes;
         let mut permit = Permit::new(server, peer);
         let metadata = RequestMetadata::of(&server.settings.headers, &head);
-        let body = read(&mut permit, body, metadata.bytes()).await?;
-        let body = decode(codings, body, server.settings.max_body_bytes, &mut permit).await?;
+        let body = match &server.settings.service {
+            Service::Protocol(protocol) => {
+                protocol.check(&head)?;
+                let body = read(&mut permit, body, metadata.bytes()).await?;
+                permit.grow(protocol.decoded_len(&body, most)?).await?;
+                protocol.decode(body)?.map(Body::Events)
+            }
+            Service::Messages | Service::Page(_) => {
+                let codings = codings(&head.headers)?;
+                let body = read(&mut permit, body, metadata.bytes()).await?;
+                Some(Body::Message(decode(codings, body, most, &mut permit).await?))
+            }
+        };
         Ok((body, metadata, permit))
     };
     let (body, metadata, permit) = match reads.await {
@@ -73,11 +89,27 @@ async fn handle(
             return Err(answer);
         }
     };
-    if server.settings.config.preset.is_some() && Signal::has_no_data(&body) {
-        // OTLP requires success, and nothing could be delivered.
-        return Ok(Answer::good(StatusCode::OK));
+    if let Service::Page(page) = &server.settings.service {
+        let (content_type, page) = (page.content_type(), page.clone());
+        let body = server.host.blocking(move || page.body()).await;
+        return body.map(|body| Answer::page(content_type, body)).map_err(|error| {
+            Answer::bad(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                format!("cannot create the page: {error}\n"),
+            )
+        });
     }
-    let body = server.marked(&head, body);
+    let body = match body {
+        // OTLP and remote write require success, and nothing could be delivered.
+        Some(Body::Message(body))
+            if server.settings.config.preset.is_some() && Signal::has_no_data(&body) =>
+        {
+            return Ok(Answer::good(StatusCode::OK));
+        }
+        None => return Ok(Answer::good(StatusCode::OK)),
+        Some(Body::Message(body)) => Body::Message(server.marked(&head, body)),
+        Some(body) => body,
+    };
     // Drop the head, because any part of the head keeps hyper's whole buffer in memory.
     drop(head);
     let outcome = permit.wait(Entry { body, metadata }).await?;

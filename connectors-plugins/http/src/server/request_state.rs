@@ -29,6 +29,9 @@ struct State {
     /// are ignored.
     number: u64,
     outcome: Option<Outcome>,
+    /// Number of pulls that have a part of the request and have not ended, plus 1 while a part of the request is in
+    /// the queue.
+    parts: usize,
 }
 
 impl RequestState {
@@ -39,7 +42,7 @@ impl RequestState {
     /// Starts the next request, and returns its number.
     pub(crate) fn next(&self) -> u64 {
         let state = &mut *self.state();
-        *state = State { number: state.number + 1, outcome: None };
+        *state = State { number: state.number + 1, outcome: None, parts: 1 };
         state.number
     }
 
@@ -52,6 +55,29 @@ impl RequestState {
             state.outcome = Some(outcome);
         }
         is_new
+    }
+
+    /// Adds a pull that has a part of the request `number`, while another part is in the queue.
+    pub(crate) fn add_part(&self, number: u64) {
+        let state = &mut *self.state();
+        if state.number == number {
+            state.parts += 1;
+        }
+    }
+
+    /// Records that a pull with a part of the request `number` has ended. With the last part, the result of the request
+    /// is that its events are delivered, unless it has a result already. Returns `true` if the result was set.
+    pub(crate) fn end_part(&self, number: u64) -> bool {
+        let state = &mut *self.state();
+        if state.number != number {
+            return false;
+        }
+        state.parts = state.parts.saturating_sub(1);
+        let is_delivered = state.parts == 0 && state.outcome.is_none();
+        if is_delivered {
+            state.outcome = Some(Outcome::Delivered);
+        }
+        is_delivered
     }
 
     /// Returns the result of the request `number`, if it is known.

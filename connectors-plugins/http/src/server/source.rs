@@ -1,26 +1,24 @@
 //! The source: takes waiting requests into the flow.
 
-use std::{future::poll_fn, sync::Arc};
+use std::{future::poll_fn, marker::PhantomData};
 
-use tremor_pdk::{Acks, Task, prelude::*};
+use tremor_pdk::{Acks, TypedBatch, prelude::*};
 
 use super::{
     config::Respond,
-    connections::Server,
-    queue::{PullAcks, RequestQueue},
+    listening::Serving,
+    queue::{PullAcks, Put, RequestQueue},
 };
 
-/// Takes waiting requests into the flow.
-pub struct Requests {
-    server: Arc<Server>,
-    /// Task that accepts connections; `None` after the end.
-    accepts: Option<Task>,
-    _keeps_time: Task,
+/// Takes waiting requests into the flow. `F` is the form of their events.
+pub struct Requests<F> {
+    serving: Serving,
+    form: PhantomData<F>,
 }
 
-impl Requests {
-    pub(crate) fn new(server: Arc<Server>, accepts: Task, keeps_time: Task) -> Self {
-        Self { server, accepts: Some(accepts), _keeps_time: keeps_time }
+impl<F> Requests<F> {
+    pub(crate) const fn new(serving: Serving) -> Self {
+        Self { serving, form: PhantomData }
     }
 }
 
@@ -46,42 +44,37 @@ impl Drop for PullGuard<'_> {
     }
 }
 
-impl Source for Requests {
-    type Batch = RawBatch;
+impl<F: Put> Source for Requests<F> {
+    type Batch = TypedBatch<F>;
 
-    async fn pull(&mut self, batch: &mut RawBatch) -> Result<Pull> {
-        let mut pulls = PullGuard::new(&self.server.queue);
-        poll_fn(|context| self.server.queue.poll_pull(context, batch)).await?;
+    async fn pull(&mut self, batch: &mut TypedBatch<F>) -> Result<Pull> {
+        let queue = &self.serving.server.queue;
+        let mut pulls = PullGuard::new(queue);
+        poll_fn(|context| queue.poll_pull(context, batch)).await?;
         pulls.has_ended = true;
         Ok(Pull::Events)
     }
 
     fn acks(&mut self) -> Option<Box<dyn Acks>> {
-        let has_acks = self.server.settings.config.respond == Respond::Delivered;
-        has_acks.then(|| Box::new(PullAcks(self.server.queue.clone())) as Box<dyn Acks>)
+        let server = &self.serving.server;
+        let has_acks = server.settings.config.respond == Respond::Delivered;
+        has_acks.then(|| Box::new(PullAcks(server.queue.clone())) as Box<dyn Acks>)
     }
 
     /// Rejects the requests that are not in the flow. The runtime calls this after the events of
     /// all other requests have ended, so those requests are answered.
     async fn close(&mut self) -> Result<()> {
-        self.accepts = None;
-        self.server.drain().await;
+        self.serving.drain().await;
         Ok(())
     }
 
     fn on_circuit_breaker(&mut self, open: bool) -> Result<()> {
-        self.server.queue.set_sink_down(open);
+        self.serving.server.queue.set_sink_down(open);
         Ok(())
     }
 }
 
-impl Drop for Requests {
-    fn drop(&mut self) {
-        self.server.end();
-    }
-}
-
-impl std::fmt::Debug for Requests {
+impl<F> std::fmt::Debug for Requests<F> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Requests")
     }

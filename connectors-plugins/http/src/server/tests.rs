@@ -18,7 +18,7 @@ use std::{
 
 use flate2::{Compression, write::GzEncoder};
 use tremor_pdk::{
-    Batch, Descriptors, EventRef, Result,
+    Batch, Connector, Descriptors, EventRef, Result,
     net::{
         Address, connect,
         futures_io::{AsyncRead, AsyncWrite},
@@ -30,25 +30,30 @@ use tremor_pdk::{
 use super::HttpServer;
 
 /// A running server, whose clock follows real time, and jumps only when a test advances it.
-struct Scene {
-    host: TestHost,
-    server: Connection,
+pub(crate) struct Scene {
+    pub(crate) host: TestHost,
+    pub(crate) server: Connection,
     address: String,
 }
 
 impl Scene {
     fn new(keys: &str) -> Self {
+        Self::of::<HttpServer>(keys)
+    }
+
+    /// Starts a connector of the type `C` with these keys in addition to its address.
+    pub(crate) fn of<C: Connector>(keys: &str) -> Self {
         let host = TestHost::new();
         host.follow_real_time();
         let config = format!(r#"{{ "listen": "127.0.0.1:0" {keys} }}"#);
-        let server = host.connect::<HttpServer>(&config).unwrap();
+        let server = host.connect::<C>(&config).unwrap();
         let (_, line) = host.log().last().cloned().unwrap();
         let address = line.trim_start_matches("listens on ").to_owned();
         Self { host, server, address }
     }
 
     /// Opens a connection and sends `bytes`.
-    fn client(&self, bytes: &[u8]) -> TcpStream {
+    pub(crate) fn client(&self, bytes: &[u8]) -> TcpStream {
         let mut client = TcpStream::connect(&self.address).unwrap();
         client.write_all(bytes).unwrap();
         client
@@ -60,13 +65,13 @@ impl Scene {
         thread.join().unwrap()
     }
 
-    fn run_until(&self, condition: impl Fn() -> bool) {
+    pub(crate) fn run_until(&self, condition: impl Fn() -> bool) {
         let waits = poll_fn(|_| if condition() { Poll::Ready(()) } else { Poll::Pending });
         self.host.block_on(waits);
     }
 
     /// Advances the time by `seconds`, and lets the tasks run in each second.
-    fn pass(&self, seconds: usize) {
+    pub(crate) fn pass(&self, seconds: usize) {
         for _ in 0..seconds {
             self.host.advance(Duration::from_secs(1));
             let mut polls = 0;
@@ -79,21 +84,21 @@ impl Scene {
     }
 
     /// Returns everything that the server sends until it closes the connection.
-    fn rest(&self, client: TcpStream) -> String {
+    pub(crate) fn rest(&self, client: TcpStream) -> String {
         self.join(thread::spawn(move || read_all(client)))
     }
 
     /// Returns the response to one request on a connection that stays open.
-    fn answer(&self, client: &TcpStream) -> String {
+    pub(crate) fn answer(&self, client: &TcpStream) -> String {
         let client = client.try_clone().unwrap();
         self.join(thread::spawn(move || read_answer(client)))
     }
 
-    fn pull(&mut self) -> Batch {
+    pub(crate) fn pull(&mut self) -> Batch {
         self.server.pull().unwrap().1
     }
 
-    fn metric(&self, name: &str) -> Option<f64> {
+    pub(crate) fn metric(&self, name: &str) -> Option<f64> {
         self.host.metric(name)
     }
 }
@@ -128,7 +133,7 @@ fn post(body: &str) -> Vec<u8> {
     request("POST / HTTP/1.1", "", body.as_bytes())
 }
 
-fn request(line: &str, headers: &str, body: &[u8]) -> Vec<u8> {
+pub(crate) fn request(line: &str, headers: &str, body: &[u8]) -> Vec<u8> {
     let head = format!("{line}\r\nHost: a\r\n{headers}Content-Length: {}\r\n\r\n", body.len());
     [head.as_bytes(), body].concat()
 }
@@ -138,7 +143,7 @@ fn bodies(batch: &Batch) -> Vec<&[u8]> {
 }
 
 #[track_caller]
-fn expect(answer: &str, status: u16, parts: &[&str]) {
+pub(crate) fn expect(answer: &str, status: u16, parts: &[&str]) {
     assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{status}: {answer}");
     for part in parts {
         assert!(answer.contains(part), "`{part}` is not in: {answer}");

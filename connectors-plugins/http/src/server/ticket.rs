@@ -24,6 +24,18 @@ impl Ticket {
         }
     }
 
+    /// Adds a pull that has a part of the request, while another part is in the queue.
+    pub(crate) fn add_part(&self) {
+        self.peer.request_state.add_part(self.number);
+    }
+
+    /// Records that a pull with a part of the request has ended, and wakes the connection if that was the last part.
+    pub(crate) fn end_part(&self) {
+        if self.peer.request_state.end_part(self.number) {
+            self.peer.wake_task();
+        }
+    }
+
     /// Returns the result, if it is known.
     pub(crate) fn outcome(&self) -> Option<Outcome> {
         self.peer.request_state.of(self.number)

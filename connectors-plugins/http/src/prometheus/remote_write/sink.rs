@@ -1,0 +1,268 @@
+//! The sink: sends deliveries in write requests.
+
+use std::{
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use hyper::{
+    Request, StatusCode,
+    body::Bytes,
+    header::{CONTENT_ENCODING, CONTENT_TYPE},
+};
+use tremor_pdk::{Counter, Demand, ErrorPolicy, LimitedLog, ParallelSink, prelude::*, warn};
+
+use super::{
+    CONTENT, LOGGED_EVERY, VERSION,
+    encode::{Encoder, Point},
+};
+use crate::{
+    exchange::{Endpoint, Pool, answer},
+    prometheus::{
+        labels::AddedLabels,
+        sample::{Labels, Sample},
+    },
+};
+
+/// Maximum number of events of a delivery, unless the flow sets `batch`.
+const EVENTS: usize = 2_000;
+
+/// Maximum time for which an event waits for others, unless the flow sets `batch`.
+const LINGER: Duration = Duration::from_millis(100);
+
+/// Maximum number of bytes to read of a response's body.
+const RESPONSE: usize = 64 << 10;
+
+/// Length in bytes above which a request is compressed on a thread that may block.
+const AT_ONCE: usize = 256 << 10;
+
+/// Number of samples that the peer may refuse alone before the remaining samples of the delivery are not sent.
+const MOST_REFUSED: usize = 20;
+
+/// Statuses with which a peer refuses the contents of a request.
+const BY_CONTENT: [StatusCode; 3] =
+    [StatusCode::BAD_REQUEST, StatusCode::PAYLOAD_TOO_LARGE, StatusCode::UNPROCESSABLE_ENTITY];
+
+/// Reason why a redirect was not followed, and the remedy.
+const NOT_FOLLOWED: &str = "redirects are not followed, set `url` to the target";
+
+/// Configuration of a sink that was checked.
+pub(crate) struct Sending {
+    pub(crate) labels: AddedLabels,
+    /// Maximum length of a request before compression, in bytes.
+    pub(crate) max_body_bytes: usize,
+    /// Statuses after which a request is sent again, in addition to those of the protocol.
+    pub(crate) retry_statuses: Vec<u16>,
+}
+
+/// Sends the samples of a delivery in write requests.
+pub struct Writes {
+    host: Host,
+    pool: Arc<Pool>,
+    endpoint: Arc<Endpoint>,
+    sending: Arc<Sending>,
+    /// `true` once the peer has accepted a request.
+    has_accepted: AtomicBool,
+    exemplars: Counter,
+    /// Log of divided requests.
+    divisions: LimitedLog,
+}
+
+/// A request that was not accepted.
+struct Failure {
+    error: Error,
+    /// `true` if a request with a part of the samples may succeed.
+    is_by_content: bool,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self { error, is_by_content: false }
+    }
+}
+
+impl Writes {
+    pub(crate) fn new(
+        host: &Host,
+        pool: Arc<Pool>,
+        endpoint: Arc<Endpoint>,
+        sending: Arc<Sending>,
+    ) -> Self {
+        Self {
+            host: host.clone(),
+            pool,
+            endpoint,
+            sending,
+            has_accepted: AtomicBool::new(false),
+            exemplars: host
+                .counter("exemplars_ignored", "Exemplars of samples, which are not sent."),
+            divisions: host.limited_log(1, LOGGED_EVERY),
+        }
+    }
+
+    /// Encodes the samples of a delivery, sorted by series and time. Adds events that are not samples to `exceptions`.
+    fn encode(&self, batch: &StructuredBatch, exceptions: &mut Exceptions) -> Encoder {
+        let mut encoder = Encoder::with_capacity(batch.len());
+        let (mut labels, mut exemplars) = (Labels::default(), 0);
+        let Sending { labels: added_labels, max_body_bytes, .. } = &*self.sending;
+        for event in batch {
+            let added = Sample::read(event.value()).and_then(|sample| {
+                labels.read(&sample)?;
+                added_labels.add(event.into(), &mut labels)?;
+                exemplars += u64::from(sample.has_exemplar);
+                let (now_ns, position) = (event.ingest_ns(), event.position());
+                encoder.add(&sample, &mut labels, now_ns, position, *max_body_bytes)
+            });
+            if let Err(error) = added {
+                exceptions.reject(event, error);
+            }
+        }
+        if exemplars > 0 {
+            self.exemplars.add(exemplars);
+        }
+        encoder.sort();
+        encoder
+    }
+
+    /// Sends one request.
+    async fn post(&self, request: Vec<u8>) -> Result<(), Failure> {
+        let Self { host, pool, .. } = self;
+        let url = &self.endpoint.url;
+        if let Some(time) = pool.paused_for() {
+            let deferred = Error::deferred(format_args!(
+                "cannot send to `{url}` yet: it asked for a delay in its last response"
+            ));
+            // The runtime truncates the delay to whole milliseconds, so add one.
+            return Err(deferred.retry_after(time + Duration::from_millis(1)).into());
+        }
+        let length = request.len();
+        let compress = move || snap::raw::Encoder::new().compress_vec(&request);
+        let body = if length > AT_ONCE { host.blocking(compress).await? } else { compress() };
+        let body = Bytes::from(body.map_err(Error::internal)?);
+        let head = || {
+            Request::post("/")
+                .header(CONTENT_TYPE, CONTENT)
+                .header(CONTENT_ENCODING, "snappy")
+                .header(VERSION.0, VERSION.1)
+        };
+        let answer = pool.send(url, head, &body, RESPONSE).await?;
+        let status = answer.status;
+        if status.is_success() {
+            self.has_accepted.store(true, Ordering::Relaxed);
+            return Ok(());
+        }
+        let is_retried = self.is_retried(status);
+        let error = answer::refusal(host, url, &pool.secrets, &answer, is_retried, NOT_FOLLOWED);
+        pool.pause(error.delay());
+        Err(Failure { error, is_by_content: !is_retried && BY_CONTENT.contains(&status) })
+    }
+
+    /// Returns whether a request is sent again after a response with this status, which is not a success.
+    fn is_retried(&self, status: StatusCode) -> bool {
+        match status {
+            _ if self.sending.retry_statuses.contains(&status.as_u16()) => true,
+            // A proxy rejects the credentials, so that the request has not reached the receiver.
+            StatusCode::PROXY_AUTHENTICATION_REQUIRED => true,
+            // As long as the peer has accepted no request, the URL is probably wrong.
+            _ if status.is_redirection() => !self.has_accepted.load(Ordering::Relaxed),
+            // The specification forbids sending a request again after any other status 4xx.
+            _ => status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error(),
+        }
+    }
+
+    /// Sends samples in as few requests as `max_body_bytes` allows, in order. If the peer refuses the contents of a
+    /// request, sends each half of its samples in a request, until the refused samples stand alone. Adds the events
+    /// that were not delivered to `exceptions`.
+    ///
+    /// # Errors
+    /// A failure that is not an answer for single events. No request is sent after it.
+    async fn send(
+        &self,
+        batch: &StructuredBatch,
+        encoder: &Encoder,
+        exceptions: &mut Exceptions,
+    ) -> Result<()> {
+        let points = encoder.points();
+        let (mut begun, mut refused) = (0, 0);
+        // The parts of the samples before `begun` that are not sent yet, the next one at the end.
+        let mut parts: Vec<Range<usize>> = Vec::new();
+        loop {
+            let part = match parts.pop() {
+                Some(part) => part,
+                None if begun == points.len() => return Ok(()),
+                None => {
+                    let start = begun;
+                    begun = encoder.fitting(start, self.sending.max_body_bytes);
+                    start..begun
+                }
+            };
+            let mut request = Vec::new();
+            encoder.write(part.clone(), &mut request);
+            let Err(Failure { mut error, is_by_content }) = self.post(request).await else {
+                continue;
+            };
+            if is_by_content && part.len() > 1 {
+                let middle = part.start + part.len() / 2;
+                warn!(self.divisions, "divided a request of {} samples: {error}", part.len());
+                parts.extend([middle..part.end, part.start..middle]);
+                continue;
+            }
+            let is_dead_letter = error.policy() == ErrorPolicy::DEAD_LETTER;
+            if !is_dead_letter && error.policy() != ErrorPolicy::RETRY {
+                return Err(error);
+            }
+            reject(batch, &points[part], &error, exceptions);
+            if is_by_content {
+                refused += 1;
+                if refused < MOST_REFUSED {
+                    continue;
+                }
+                error = error.context(format_args!(
+                    "not sent, because the peer refused {MOST_REFUSED} samples of the delivery; the last response"
+                ));
+            }
+            for part in parts {
+                reject(batch, &points[part], &error, exceptions);
+            }
+            reject(batch, &points[begun..], &error, exceptions);
+            return Ok(());
+        }
+    }
+}
+
+/// Rejects the events of samples.
+fn reject(batch: &StructuredBatch, points: &[Point], error: &Error, exceptions: &mut Exceptions) {
+    let events = points.iter().filter_map(|point| batch.get(point.position));
+    exceptions.reject_all(events, error);
+}
+
+impl ParallelSink for Writes {
+    type Batch = StructuredBatch;
+
+    fn demand(&self) -> Demand {
+        let most = self.endpoint.max_connections.get();
+        Demand::new().at_most(most).max_events(EVENTS).linger(LINGER)
+    }
+
+    async fn deliver(&self, batch: &StructuredBatch) -> Delivery {
+        let mut exceptions = Exceptions::none();
+        let encoder = self.encode(batch, &mut exceptions);
+        self.send(batch, &encoder, &mut exceptions).await?;
+        exceptions.into()
+    }
+
+    async fn on_tick(&self) -> Result<()> {
+        self.pool.end_idle();
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Writes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Writes")
+    }
+}
