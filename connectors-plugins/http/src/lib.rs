@@ -17,4 +17,11 @@ mod testing;
 
 pub use self::config::{Auth, Basic, Compression, Escape, Preset, Secret, Signal};
 
-tremor_pdk::export! { connectors: [client::HttpClient, server::HttpServer, systems::Elasticsearch] }
+tremor_pdk::export! {
+    connectors: [
+        client::HttpClient,
+        server::HttpServer,
+        systems::Elasticsearch,
+        systems::Loki,
+    ]
+}

@@ -86,8 +86,9 @@ fn components_and_keys_have_descriptions() {
 }
 
 /// Keys whose values are numbers of bytes, of the built-in components and of the plugins of these tests.
-const SIZES: [&str; 44] = [
+const SIZES: [&str; 46] = [
     "connector.max_bytes",
+    "connector.elasticsearch.max_body_bytes",
     "connector.file.max_bytes",
     "connector.file.max_deleted_bytes",
     "connector.file.chunk_bytes",
@@ -98,6 +99,7 @@ const SIZES: [&str; 44] = [
     "connector.http_server.max_waiting_bytes",
     "connector.journald.max_entry_bytes",
     "connector.journald.read_ahead_bytes",
+    "connector.loki.max_body_bytes",
     "connector.objects.max_bytes",
     "connector.read_once.max_in_flight",
     "connector.stdio.chunk_bytes",

@@ -25,6 +25,6 @@ pub(crate) use self::{
     pool::Pool,
     protocol::{Caches, Item, Items, Part, Protocol, Response},
     target::{Target, Targets},
-    text::{Escaping, MOST_TEXT, Text, escape_json, percent_encode},
+    text::{Escaping, MOST_TEXT, Text, escape_json, percent_encode, push_json},
     url::Url,
 };

@@ -194,16 +194,30 @@ pub(crate) struct Item<'b> {
     pub(crate) length: usize,
 }
 
-/// The last times in the texts of items, so that a time is formatted only if it has changed.
+/// State of the items of a delivery that go to one target.
 #[derive(Default)]
-pub(crate) struct Caches(Vec<TimeCache>);
+pub(crate) struct Caches {
+    /// The last times in the texts of items, so that a time is formatted only if it has changed.
+    times: Vec<TimeCache>,
+    /// The last argument of [`Caches::distinct_ns`], and the number of equal ones before it.
+    last_ns: (u64, u64),
+}
 
 impl Caches {
     /// Returns the cache for the template with this number. Use the same number for the same template.
     pub(crate) fn of(&mut self, number: usize) -> &mut TimeCache {
-        if self.0.len() <= number {
-            self.0.resize_with(number + 1, TimeCache::default);
+        if self.times.len() <= number {
+            self.times.resize_with(number + 1, TimeCache::default);
         }
-        &mut self.0[number]
+        &mut self.times[number]
+    }
+
+    /// Returns a time in ns for an event that was read at `ns`: one more for each event before it that was read at the
+    /// same time, so that events that were read together have different times.
+    pub(crate) fn distinct_ns(&mut self, ns: u64) -> u64 {
+        let (last, count) = self.last_ns;
+        let count = if ns == last { count + 1 } else { 0 };
+        self.last_ns = (ns, count);
+        ns.saturating_add(count)
     }
 }

@@ -2,6 +2,8 @@
 //! its own.
 
 pub mod elasticsearch;
+pub mod loki;
+mod parts;
 
-pub use self::elasticsearch::Elasticsearch;
+pub use self::{elasticsearch::Elasticsearch, loki::Loki};
 pub use crate::exchange::JsonPosts;
