@@ -23,5 +23,6 @@ tremor_pdk::export! {
         server::HttpServer,
         systems::Elasticsearch,
         systems::Loki,
+        systems::VictoriaLogs,
     ]
 }

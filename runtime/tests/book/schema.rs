@@ -86,7 +86,7 @@ fn components_and_keys_have_descriptions() {
 }
 
 /// Keys whose values are numbers of bytes, of the built-in components and of the plugins of these tests.
-const SIZES: [&str; 46] = [
+const SIZES: [&str; 47] = [
     "connector.max_bytes",
     "connector.elasticsearch.max_body_bytes",
     "connector.file.max_bytes",
@@ -104,6 +104,7 @@ const SIZES: [&str; 46] = [
     "connector.read_once.max_in_flight",
     "connector.stdio.chunk_bytes",
     "connector.udp_server.receive_buffer",
+    "connector.victorialogs.max_body_bytes",
     "connector.ws_client.max_message_bytes",
     "connector.ws_server.max_buffered_bytes",
     "connector.ws_server.max_message_bytes",

@@ -4,6 +4,7 @@
 pub mod elasticsearch;
 pub mod loki;
 mod parts;
+pub mod victorialogs;
 
-pub use self::{elasticsearch::Elasticsearch, loki::Loki};
+pub use self::{elasticsearch::Elasticsearch, loki::Loki, victorialogs::VictoriaLogs};
 pub use crate::exchange::JsonPosts;

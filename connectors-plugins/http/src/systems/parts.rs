@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use hyper::http::uri::PathAndQuery;
-use tremor_pdk::{ErrorPolicy, EventRef, Field, prelude::*, template::Template};
+use tremor_pdk::{
+    ErrorPolicy, EventRef, Field, RawEvent, prelude::*, serde::de::IgnoredAny, template::Template,
+};
 
-use crate::exchange::{Caches, MOST_TEXT, Text, Url, escape_json, push_json};
+use crate::exchange::{Caches, Item, MOST_TEXT, Text, Url, escape_json, push_json};
 
 /// Returns the URL of an endpoint: the path of `url` with `end`, unless the path has this end already, and with the
 /// parameters `query` behind those of `url`.
@@ -122,4 +124,46 @@ pub(crate) fn check_length(length: usize, most: usize) -> Result<()> {
     Err(unsendable(&format!(
         "it would have {length} bytes in a request, but `max_body_bytes` is {most}"
     )))
+}
+
+/// Returns the message of an event, which has to be an object of JSON. A server would skip an invalid object, or would
+/// refuse the request because of it.
+///
+/// # Errors
+/// An error that makes the event a dead letter.
+pub(crate) fn json_object(event: RawEvent<'_>) -> Result<&[u8]> {
+    let object = event.raw().trim_ascii();
+    if !object.starts_with(b"{") {
+        return Err(unsendable(
+            "expected a JSON object; use the codec `json` and events that are objects",
+        ));
+    }
+    check_json(object)?;
+    Ok(object)
+}
+
+/// Checks that a message is valid JSON.
+///
+/// # Errors
+/// An error that makes the event a dead letter.
+pub(crate) fn check_json(message: &[u8]) -> Result<()> {
+    match serde_json::from_slice::<IgnoredAny>(message) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(unsendable(&format!("it is not JSON: {error}"))),
+    }
+}
+
+/// Returns a body with the messages of items as lines of JSON. Line feeds within a message, which are spaces of JSON,
+/// are replaced, because a line feed ends the message.
+pub(crate) fn json_lines(part: &[Item<'_>]) -> Vec<u8> {
+    let mut body = Vec::with_capacity(part.iter().map(|item| item.length).sum());
+    for item in part {
+        let start = body.len();
+        body.extend_from_slice(item.event.raw().trim_ascii());
+        if memchr::memchr(b'\n', &body[start..]).is_some() {
+            body[start..].iter_mut().filter(|byte| **byte == b'\n').for_each(|it| *it = b' ');
+        }
+        body.push(b'\n');
+    }
+    body
 }
