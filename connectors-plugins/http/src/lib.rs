@@ -24,5 +24,6 @@ tremor_pdk::export! {
         systems::Elasticsearch,
         systems::Loki,
         systems::VictoriaLogs,
+        systems::SplunkHec,
     ]
 }

@@ -130,6 +130,12 @@ pub(crate) trait Protocol: Send + Sync {
         !is_by_content(status)
     }
 
+    /// Reads a response whose status is not a success. Returns the verdict on the request, or `None` if the status
+    /// decides.
+    fn verdict(&self, _response: &Response<'_>, _part: &Part<'_, '_>) -> Option<Verdict> {
+        None
+    }
+
     /// Reads a response whose status is a success. Returns the items that the peer did not accept, each as its position
     /// in the request and its error. The policy of the error is to retry or to make the event a dead letter.
     ///
@@ -149,6 +155,16 @@ pub(crate) trait Protocol: Send + Sync {
 pub(crate) fn is_by_content(status: StatusCode) -> bool {
     [StatusCode::BAD_REQUEST, StatusCode::PAYLOAD_TOO_LARGE, StatusCode::UNPROCESSABLE_ENTITY]
         .contains(&status)
+}
+
+/// Verdict of a peer on a request that it has refused.
+pub(crate) enum Verdict {
+    /// The peer refuses the contents of the request. The request is divided until the refused items stand alone.
+    Contents(Error),
+    /// The peer refuses the item with this position. The other items are sent again without it.
+    Item(usize, Error),
+    /// The peer refuses the request for another reason. All items are sent again later.
+    Again(Error),
 }
 
 /// A response to a request of a sink.

@@ -4,7 +4,13 @@
 pub mod elasticsearch;
 pub mod loki;
 mod parts;
+pub mod splunk_hec;
 pub mod victorialogs;
 
-pub use self::{elasticsearch::Elasticsearch, loki::Loki, victorialogs::VictoriaLogs};
+pub use self::{
+    elasticsearch::Elasticsearch,
+    loki::Loki,
+    splunk_hec::SplunkHec,
+    victorialogs::VictoriaLogs,
+};
 pub use crate::exchange::JsonPosts;
