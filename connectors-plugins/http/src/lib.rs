@@ -25,5 +25,6 @@ tremor_pdk::export! {
         systems::Loki,
         systems::VictoriaLogs,
         systems::SplunkHec,
+        systems::ClickHouse,
     ]
 }

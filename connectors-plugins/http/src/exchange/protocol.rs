@@ -1,6 +1,6 @@
 //! Differences between the systems that receive events over HTTP.
 
-use std::ops::Range;
+use std::{borrow::Cow, ops::Range};
 
 use hyper::{Method, StatusCode, header::HeaderValue};
 use tremor_pdk::{Error, Exceptions, Host, RawEvent, Result, template::TimeCache};
@@ -61,6 +61,14 @@ pub(crate) trait Protocol: Send + Sync {
     /// Returns the body of a request with some of the items: all of them, or consecutive ones if the peer has refused a
     /// request with more items.
     fn body(&self, target: &Target, items: &Items<'_>, part: &[Item<'_>]) -> Vec<u8>;
+
+    /// Returns the URL of the request with `body`.
+    ///
+    /// # Errors
+    /// The URL would be invalid.
+    fn url<'t>(&self, target: &'t Target, _body: &[u8]) -> Result<Cow<'t, Url>> {
+        Ok(Cow::Borrowed(&target.url))
+    }
 
     /// Returns the first of `events` that fit into a body, and the remaining events. An event that cannot be a part of
     /// a body is added to `exceptions` instead.

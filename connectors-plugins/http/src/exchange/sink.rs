@@ -251,7 +251,8 @@ impl Posts {
             }
             let body = self.protocol.body(target, items, part);
             let sent = Part { items: part, texts: &items.texts };
-            let posted = self.post(&target.url, target, body, &sent).await;
+            let url = self.protocol.url(target, &body)?;
+            let posted = self.post(&url, target, body, &sent).await;
             let mut failure = match posted.map(|rejected| reject(part, rejected, exceptions)) {
                 Ok(None) => continue,
                 Ok(Some(error)) => {

@@ -1,6 +1,7 @@
 //! Sinks for systems that speak HTTP. Each system is a [`Protocol`](crate::exchange::Protocol), with a configuration of
 //! its own.
 
+pub mod clickhouse;
 pub mod elasticsearch;
 pub mod loki;
 mod parts;
@@ -8,6 +9,7 @@ pub mod splunk_hec;
 pub mod victorialogs;
 
 pub use self::{
+    clickhouse::ClickHouse,
     elasticsearch::Elasticsearch,
     loki::Loki,
     splunk_hec::SplunkHec,
