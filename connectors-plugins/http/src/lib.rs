@@ -25,5 +25,9 @@ tremor_pdk::export! {
         prometheus::exporter::PrometheusExporter,
         prometheus::remote_write::RemoteWrite,
         systems::Elasticsearch,
+        systems::Loki,
+        systems::VictoriaLogs,
+        systems::SplunkHec,
+        systems::ClickHouse,
     ]
 }

@@ -86,8 +86,9 @@ fn components_and_keys_have_descriptions() {
 }
 
 /// Keys whose values are numbers of bytes, of the built-in components and of the plugins of these tests.
-const SIZES: [&str; 45] = [
+const SIZES: [&str; 49] = [
     "connector.max_bytes",
+    "connector.clickhouse.max_body_bytes",
     "connector.elasticsearch.max_body_bytes",
     "connector.file.max_bytes",
     "connector.file.max_deleted_bytes",
@@ -99,10 +100,13 @@ const SIZES: [&str; 45] = [
     "connector.http_server.max_waiting_bytes",
     "connector.journald.max_entry_bytes",
     "connector.journald.read_ahead_bytes",
+    "connector.loki.max_body_bytes",
     "connector.objects.max_bytes",
     "connector.read_once.max_in_flight",
     "connector.stdio.chunk_bytes",
+    "connector.splunk_hec.max_body_bytes",
     "connector.udp_server.receive_buffer",
+    "connector.victorialogs.max_body_bytes",
     "connector.ws_client.max_message_bytes",
     "connector.ws_server.max_buffered_bytes",
     "connector.ws_server.max_message_bytes",

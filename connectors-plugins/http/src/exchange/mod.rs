@@ -23,8 +23,8 @@ pub(crate) use self::{
     connection::Answer,
     endpoint::{Endpoint, Keys, header_value},
     pool::Pool,
-    protocol::{Caches, Item, Items, Part, Protocol, Response},
+    protocol::{Caches, Item, Items, Part, Protocol, Response, Verdict},
     target::{Target, Targets},
-    text::{Escaping, MOST_TEXT, Text, escape_json, percent_encode},
+    text::{Escaping, MOST_TEXT, Text, escape_json, percent_encode, push_json},
     url::Url,
 };

@@ -1,6 +1,6 @@
 //! Differences between the systems that receive events over HTTP.
 
-use std::ops::Range;
+use std::{borrow::Cow, ops::Range};
 
 use hyper::{Method, StatusCode, header::HeaderValue};
 use tremor_pdk::{Error, Exceptions, Host, RawEvent, Result, template::TimeCache};
@@ -61,6 +61,14 @@ pub(crate) trait Protocol: Send + Sync {
     /// Returns the body of a request with some of the items: all of them, or consecutive ones if the peer has refused a
     /// request with more items.
     fn body(&self, target: &Target, items: &Items<'_>, part: &[Item<'_>]) -> Vec<u8>;
+
+    /// Returns the URL of the request with `body`.
+    ///
+    /// # Errors
+    /// The URL would be invalid.
+    fn url<'t>(&self, target: &'t Target, _body: &[u8]) -> Result<Cow<'t, Url>> {
+        Ok(Cow::Borrowed(&target.url))
+    }
 
     /// Returns the first of `events` that fit into a body, and the remaining events. An event that cannot be a part of
     /// a body is added to `exceptions` instead.
@@ -130,6 +138,12 @@ pub(crate) trait Protocol: Send + Sync {
         !is_by_content(status)
     }
 
+    /// Reads a response whose status is not a success. Returns the verdict on the request, or `None` if the status
+    /// decides.
+    fn verdict(&self, _response: &Response<'_>, _part: &Part<'_, '_>) -> Option<Verdict> {
+        None
+    }
+
     /// Reads a response whose status is a success. Returns the items that the peer did not accept, each as its position
     /// in the request and its error. The policy of the error is to retry or to make the event a dead letter.
     ///
@@ -149,6 +163,16 @@ pub(crate) trait Protocol: Send + Sync {
 pub(crate) fn is_by_content(status: StatusCode) -> bool {
     [StatusCode::BAD_REQUEST, StatusCode::PAYLOAD_TOO_LARGE, StatusCode::UNPROCESSABLE_ENTITY]
         .contains(&status)
+}
+
+/// Verdict of a peer on a request that it has refused.
+pub(crate) enum Verdict {
+    /// The peer refuses the contents of the request. The request is divided until the refused items stand alone.
+    Contents(Error),
+    /// The peer refuses the item with this position. The other items are sent again without it.
+    Item(usize, Error),
+    /// The peer refuses the request for another reason. All items are sent again later.
+    Again(Error),
 }
 
 /// A response to a request of a sink.
@@ -194,16 +218,30 @@ pub(crate) struct Item<'b> {
     pub(crate) length: usize,
 }
 
-/// The last times in the texts of items, so that a time is formatted only if it has changed.
+/// State of the items of a delivery that go to one target.
 #[derive(Default)]
-pub(crate) struct Caches(Vec<TimeCache>);
+pub(crate) struct Caches {
+    /// The last times in the texts of items, so that a time is formatted only if it has changed.
+    times: Vec<TimeCache>,
+    /// The last argument of [`Caches::distinct_ns`], and the number of equal ones before it.
+    last_ns: (u64, u64),
+}
 
 impl Caches {
     /// Returns the cache for the template with this number. Use the same number for the same template.
     pub(crate) fn of(&mut self, number: usize) -> &mut TimeCache {
-        if self.0.len() <= number {
-            self.0.resize_with(number + 1, TimeCache::default);
+        if self.times.len() <= number {
+            self.times.resize_with(number + 1, TimeCache::default);
         }
-        &mut self.0[number]
+        &mut self.times[number]
+    }
+
+    /// Returns a time in ns for an event that was read at `ns`: one more for each event before it that was read at the
+    /// same time, so that events that were read together have different times.
+    pub(crate) fn distinct_ns(&mut self, ns: u64) -> u64 {
+        let (last, count) = self.last_ns;
+        let count = if ns == last { count + 1 } else { 0 };
+        self.last_ns = (ns, count);
+        ns.saturating_add(count)
     }
 }

@@ -17,7 +17,7 @@ use tremor_pdk::{Demand, ErrorPolicy, LimitedLog, ParallelSink, RawEvent, prelud
 use super::{
     answer,
     pool::Pool,
-    protocol::{Caches, Item, Items, Part, Protocol, Response, is_by_content},
+    protocol::{Caches, Item, Items, Part, Protocol, Response, Verdict, is_by_content},
     target::{Groups, Rendered, Target, Targets},
     url::Url,
 };
@@ -62,6 +62,8 @@ struct Failure {
 enum Scope {
     /// Requests with the same contents. A request with a part of these contents may succeed.
     Contents,
+    /// Requests with the item at this position.
+    Item(usize),
     /// Requests to the same target.
     Target,
     /// Requests to the peer, whatever their target.
@@ -76,6 +78,22 @@ impl Failure {
     /// Returns whether the failure is an answer for single events, and not for the connector.
     fn is_of_events(&self) -> bool {
         self.is_dead_letter() || self.error.policy() == ErrorPolicy::RETRY
+    }
+}
+
+impl From<Verdict> for Failure {
+    /// Sets the policy of the error.
+    fn from(verdict: Verdict) -> Self {
+        let refused = |error: Error| error.with_policy(ErrorPolicy::DEAD_LETTER);
+        match verdict {
+            Verdict::Contents(error) => Self { error: refused(error), scope: Scope::Contents },
+            Verdict::Item(position, error) => {
+                Self { error: refused(error), scope: Scope::Item(position) }
+            }
+            Verdict::Again(error) => {
+                Self { error: error.with_policy(ErrorPolicy::RETRY), scope: Scope::Target }
+            }
+        }
     }
 }
 
@@ -122,12 +140,15 @@ impl Posts {
         };
         let most = protocol.response_bytes(part.items.len());
         let answer = self.pool.send(url, head, &body, most).await?;
+        let secrets = &self.pool.secrets;
+        let response = Response { host: &self.host, url, answer: &answer, secrets };
         if answer.status.is_success() {
-            let secrets = &self.pool.secrets;
-            let response = Response { host: &self.host, url, answer: &answer, secrets };
             let rejected = protocol.rejected(&response, part);
             self.has_accepted.store(true, Ordering::Relaxed);
             return rejected.map_err(|error| Failure { error, scope: Scope::Target });
+        }
+        if let Some(verdict) = protocol.verdict(&response, part) {
+            return Err(verdict.into());
         }
         let is_retried =
             protocol.is_retried(answer.status, self.has_accepted.load(Ordering::Relaxed));
@@ -224,10 +245,14 @@ impl Posts {
     ) -> Result<(), Failure> {
         // The parts that are not sent yet, the next one at the end.
         let mut parts = vec![items.all()];
-        while let Some(part) = parts.pop().filter(|part| !part.is_empty()) {
+        while let Some(part) = parts.pop() {
+            if part.is_empty() {
+                continue;
+            }
             let body = self.protocol.body(target, items, part);
             let sent = Part { items: part, texts: &items.texts };
-            let posted = self.post(&target.url, target, body, &sent).await;
+            let url = self.protocol.url(target, &body)?;
+            let posted = self.post(&url, target, body, &sent).await;
             let mut failure = match posted.map(|rejected| reject(part, rejected, exceptions)) {
                 Ok(None) => continue,
                 Ok(Some(error)) => {
@@ -237,7 +262,17 @@ impl Posts {
                 }
                 Err(failure) => failure,
             };
-            let is_by_content = failure.scope == Scope::Contents;
+            if let Scope::Item(position) = failure.scope
+                && part.len() > 1
+                && let Some(item) = part.get(position)
+                && *refused + 1 < MOST_REFUSED
+            {
+                exceptions.reject(item.event, failure.error);
+                *refused += 1;
+                parts.extend([&part[position + 1..], &part[..position]]);
+                continue;
+            }
+            let is_by_content = matches!(failure.scope, Scope::Contents | Scope::Item(_));
             if is_by_content && part.len() > 1 {
                 let (count, error) = (part.len(), &failure.error);
                 warn!(

@@ -4,7 +4,7 @@ use std::fmt;
 
 use tremor_pdk::{
     Error, ErrorPolicy, EventRef, Result,
-    template::{Template, TimeCache},
+    template::{NoText, Template, TimeCache},
 };
 
 use crate::Escape;
@@ -41,8 +41,39 @@ impl Text {
         event: EventRef<'_>,
         out: &mut String,
         cache: &mut TimeCache,
-        mut escape: impl FnMut(&mut String, usize) -> Result<(), &'static str>,
+        escape: impl FnMut(&mut String, usize) -> Result<(), &'static str>,
     ) -> Result<()> {
+        match self.try_render(event, out, cache, escape)? {
+            None => Ok(()),
+            Some(missing) => Err(self.unrendered(format_args!(
+                "{missing}; set the field, or add a default as in `{{FIELD:-DEFAULT}}`"
+            ))),
+        }
+    }
+
+    /// Appends the text for an event to `out`. Returns `false` if a field has neither text nor a default; then `out` is
+    /// unchanged, as after an error.
+    ///
+    /// # Errors
+    /// An error of the kind bad data, which makes the event a dead letter: the text is too long.
+    pub(crate) fn render_if_present(
+        &self,
+        event: EventRef<'_>,
+        out: &mut String,
+        cache: &mut TimeCache,
+    ) -> Result<bool> {
+        Ok(self.try_render(event, out, cache, |_, _| Ok(()))?.is_none())
+    }
+
+    /// Appends the text for an event to `out`. Returns the field that has neither text nor a default, if there is one;
+    /// then `out` is unchanged, as after an error.
+    fn try_render(
+        &self,
+        event: EventRef<'_>,
+        out: &mut String,
+        cache: &mut TimeCache,
+        mut escape: impl FnMut(&mut String, usize) -> Result<(), &'static str>,
+    ) -> Result<Option<NoText<'_>>> {
         let (start, most) = (out.len(), self.most);
         let (mut is_long, mut problem) = (false, None);
         let rendered = self.template.render_escaped(event, out, cache, |out, at| {
@@ -54,20 +85,25 @@ impl Text {
                 problem = escape(out, at).err();
             }
         });
-        let problem = match rendered {
-            Err(missing) => {
-                format!("{missing}; set the field, or add a default as in `{{FIELD:-DEFAULT}}`")
-            }
-            Ok(()) if is_long || out.len() - start > most => {
-                format!("its text for the event is longer than {most} bytes")
-            }
-            Ok(()) => match problem {
-                Some(problem) => problem.to_owned(),
-                None => return Ok(()),
-            },
-        };
-        out.truncate(start);
-        Err(unusable(format_args!("cannot render {}: {problem}", self.name)))
+        if let Err(missing) = rendered {
+            out.truncate(start);
+            return Ok(Some(missing));
+        }
+        if is_long || out.len() - start > most {
+            out.truncate(start);
+            let problem = format_args!("its text for the event is longer than {most} bytes");
+            return Err(self.unrendered(problem));
+        }
+        if let Some(problem) = problem {
+            out.truncate(start);
+            return Err(self.unrendered(format_args!("{problem}")));
+        }
+        Ok(None)
+    }
+
+    #[cold]
+    fn unrendered(&self, problem: fmt::Arguments<'_>) -> Error {
+        unusable(format_args!("cannot render {}: {problem}", self.name))
     }
 
     /// Returns an error about the text of an event.
@@ -146,20 +182,31 @@ pub(crate) fn escape_json(out: &mut String, at: usize) {
         return;
     }
     let value = out.split_off(at);
-    for char in value.chars() {
-        match char {
-            '"' | '\\' => out.extend(['\\', char]),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\0'..'\x20' => {
-                let digit = |it: u32| char::from_digit(it, 16).unwrap_or_default();
-                out.push_str("\\u00");
-                out.extend([digit(u32::from(char) >> 4), digit(u32::from(char) & 15)]);
-            }
-            _ => out.push(char),
+    push_json(out, &value);
+}
+
+/// Appends a text, escaped for a string in JSON.
+pub(crate) fn push_json(out: &mut String, text: &str) {
+    let mut from = 0;
+    for (at, byte) in text.bytes().enumerate() {
+        let short = match byte {
+            b'"' => "\\\"",
+            b'\\' => "\\\\",
+            b'\n' => "\\n",
+            b'\r' => "\\r",
+            b'\t' => "\\t",
+            0..0x20 => "\\u00",
+            _ => continue,
+        };
+        out.push_str(&text[from..at]);
+        out.push_str(short);
+        if short.len() > 2 {
+            let digit = |it: u8| char::from(b"0123456789abcdef"[usize::from(it)]);
+            out.extend([digit(byte >> 4), digit(byte & 15)]);
         }
+        from = at + 1;
     }
+    out.push_str(&text[from..]);
 }
 
 /// Returns whether a path has a segment that refers to another folder: `.` or `..`, also percent-encoded.

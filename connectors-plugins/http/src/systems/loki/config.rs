@@ -1,0 +1,34 @@
+//! The `config` section of the connector in a flow file.
+
+use std::collections::BTreeMap;
+
+use tremor_pdk::{Field, template::Template, units::Size};
+
+use crate::exchange::sink_config;
+
+sink_config! {
+    /// Configuration of the connector.
+    pub struct Config {
+        /// URL of the server: `https://loki.example.com`. `/loki/api/v1/push` is appended to its path.
+        #[schemars(example = "http://127.0.0.1:9/")]
+        pub url: String,
+        /// Labels, which determine the stream of an event: `{ host: '{host}', job: app }`. Values are templates. A
+        /// label is omitted if the event does not have a field of its template.
+        pub labels: BTreeMap<String, Template>,
+        /// Structured metadata of the line of an event: `{ trace_id: '{trace.id}' }`. Values are templates, and omitted
+        /// as labels are.
+        #[serde(default)]
+        pub structured_metadata: BTreeMap<String, Template>,
+        /// Field with the time of an event. Default: the time when the event was read.
+        pub time: Option<Field>,
+        /// Tenant, as the header `X-Scope-OrgID`: `team-a` or a template such as `{team}`. Default: no header.
+        pub tenant: Option<String>,
+        /// Maximum length of a request body, in bytes before compression. A longer event goes to `err`.
+        #[serde(default = "max_body_bytes")]
+        pub max_body_bytes: Size,
+    }
+}
+
+const fn max_body_bytes() -> Size {
+    Size::of_bytes(4 << 20)
+}

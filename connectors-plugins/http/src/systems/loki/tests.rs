@@ -1,0 +1,292 @@
+//! Tests against a server that follows the documentation of Loki's push API.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use serde_json::{Value as Json, json};
+use tremor_pdk::{
+    ErrorPolicy, literal,
+    testing::{Connection, TestHost, batch_of, batch_with_metadata, conformance},
+};
+
+use super::Loki;
+use crate::testing::{Reply, Request, Server, exceptions};
+
+/// Line of a stream: its labels, its time and its text. A second line that equals it is ignored.
+type Line = (String, String, String);
+
+/// A server that stores lines as Loki does: it stores the valid lines of a request, also if it answers with 400.
+struct Fake {
+    server: Server,
+    lines: Arc<Mutex<BTreeSet<Line>>>,
+}
+
+impl Fake {
+    /// Starts the server. `is_refused` returns whether a line is too old.
+    fn start(is_refused: impl Fn(&Line) -> bool + Send + Sync + 'static) -> Self {
+        let lines = Arc::new(Mutex::new(BTreeSet::new()));
+        let stored = lines.clone();
+        let server = Server::start(move |request| {
+            let mut refused = 0;
+            for line in lines_of(request) {
+                if is_refused(&line) {
+                    refused += 1;
+                } else {
+                    stored.lock().unwrap().insert(line);
+                }
+            }
+            match refused {
+                0 => Reply::With(204, "", String::new()),
+                _ => {
+                    Reply::With(400, "", format!("entry too far behind, total ignored: {refused}"))
+                }
+            }
+        });
+        Self { server, lines }
+    }
+
+    fn client(&self, keys: &str) -> Connection {
+        client(&self.server, keys)
+    }
+
+    fn texts(&self) -> Vec<String> {
+        self.lines.lock().unwrap().iter().map(|(.., text)| text.clone()).collect()
+    }
+}
+
+fn lines_of(request: &Request) -> Vec<Line> {
+    let body: Json = serde_json::from_slice(&request.body).unwrap();
+    let text = |it: &Json| it.as_str().unwrap().to_owned();
+    let mut lines = Vec::new();
+    for stream in body["streams"].as_array().unwrap() {
+        for value in stream["values"].as_array().unwrap() {
+            lines.push((stream["stream"].to_string(), text(&value[0]), text(&value[1])));
+        }
+    }
+    lines
+}
+
+fn client(server: &Server, keys: &str) -> Connection {
+    let host = TestHost::new();
+    host.follow_real_time();
+    let config = format!(r#"{{ "url": "http://{}" {keys} }}"#, server.address);
+    host.connect::<Loki>(&config).unwrap()
+}
+
+/// Labels that all events have.
+const LABELS: &str = r#", "labels": { "job": "app" }"#;
+
+#[test]
+fn request_has_streams_with_their_lines_in_order() {
+    let fake = Fake::start(|_| false);
+    let mut client = fake.client(
+        r#", "labels": { "job": "app", "host": "{%host}" }, "time": "%at",
+            "structured_metadata": { "trace": "{%trace}", "fixed": "\"" }, "auth": { "bearer": "t" }"#,
+    );
+    let events = [
+        ("{\"n\":1}", literal!({ "host": "b", "at": "2026-11-29T08:30:00.5Z", "trace": "x" })),
+        ("2\n\t\u{1}\\é", literal!({ "host": "a\"", "at": 1_700_000_000_000_000_001_u64 })),
+        ("3", literal!({ "host": "b", "at": 5_u64 })),
+        ("4", literal!({ "at": 6_u64 })),
+    ];
+    client.deliver(&batch_with_metadata(&events)).unwrap();
+    let requests = fake.server.requests();
+    let [request] = &requests[..] else { panic!("{requests:?}") };
+    assert_eq!(request.target(), "/loki/api/v1/push");
+    assert!(request.has("content-type: application/json"), "{}", request.head);
+    assert!(request.has("authorization: Bearer t"), "{}", request.head);
+    assert!(!request.head.contains("x-scope-orgid"), "{}", request.head);
+    let expected = json!({ "streams": [
+        { "stream": { "host": "b", "job": "app" }, "values": [
+            ["1795941000500000000", "{\"n\":1}", { "fixed": "\"", "trace": "x" }],
+            ["0000000005", "3", { "fixed": "\"" }],
+        ] },
+        { "stream": { "host": "a\"", "job": "app" }, "values": [
+            ["1700000000000000001", "2\n\t\u{1}\\é", { "fixed": "\"" }],
+        ] },
+        { "stream": { "job": "app" }, "values": [["0000000006", "4", { "fixed": "\"" }]] },
+    ] });
+    assert_eq!(serde_json::from_slice::<Json>(&request.body).unwrap(), expected);
+}
+
+#[test]
+fn path_is_appended_once() {
+    let fake = Fake::start(|_| false);
+    for (path, target) in [
+        ("/", "/loki/api/v1/push"),
+        ("/insert", "/insert/loki/api/v1/push"),
+        ("/loki/api/v1/push/", "/loki/api/v1/push"),
+        ("/a?b=c", "/a/loki/api/v1/push?b=c"),
+    ] {
+        let config = format!(r#"{{ "url": "http://{}{path}" {LABELS} }}"#, fake.server.address);
+        TestHost::new().connect::<Loki>(&config).unwrap().deliver(&batch_of(&["x"])).unwrap();
+        assert_eq!(fake.server.requests()[0].target(), target);
+    }
+}
+
+#[test]
+fn invalid_utf8_is_replaced() {
+    let fake = Fake::start(|_| false);
+    let messages: [&[u8]; 3] = [b"\xff\x00\"", b"a\xc3", "\u{1f600}\x7f".as_bytes()];
+    fake.client(LABELS).deliver(&batch_of(&messages)).unwrap();
+    let texts: Vec<_> =
+        lines_of(&fake.server.requests()[0]).into_iter().map(|(.., text)| text).collect();
+    assert_eq!(texts, ["\u{fffd}\0\"", "a\u{fffd}", "\u{1f600}\x7f"]);
+}
+
+/// Loki ignores a line that equals another one in its stream, labels, time and text.
+#[test]
+fn equal_lines_that_were_read_together_are_all_stored() {
+    let fake = Fake::start(|_| false);
+    fake.client(LABELS).deliver(&batch_of(&["x"; 5])).unwrap();
+    assert_eq!(fake.texts().len(), 5);
+}
+
+#[test]
+fn refused_line_goes_to_err_and_others_are_stored_once() {
+    let fake = Fake::start(|(.., text)| text == "70");
+    let messages: Vec<_> = (0..100).map(|number| number.to_string()).collect();
+    let refused = exceptions(fake.client(LABELS).deliver(&batch_of(&messages)));
+    let [refused] = &refused[..] else { panic!("{refused:?}") };
+    assert_eq!(
+        (refused.events.clone(), refused.error.policy()),
+        (70..71, ErrorPolicy::DEAD_LETTER)
+    );
+    let text = refused.error.to_string();
+    assert!(text.contains("answered with 400 Bad Request: entry too far behind"), "{text}");
+    let texts = fake.texts();
+    let distinct: BTreeSet<_> = texts.iter().collect();
+    assert_eq!((texts.len(), distinct.len()), (99, 99));
+}
+
+#[test]
+fn status_of_the_response_decides_for_all_lines() {
+    for (status, part) in [
+        (401, "check `auth`"),
+        (403, "check `auth`"),
+        (404, "check `url`"),
+        (408, "answered with 408"),
+        (429, "Ingestion rate limit exceeded"),
+        (500, "answered with 500"),
+        (503, "answered with 503"),
+    ] {
+        let server =
+            Server::start(move |_| Reply::With(status, "", "Ingestion rate limit exceeded".into()));
+        let again = exceptions(client(&server, LABELS).deliver(&batch_of(&["1", "2"])));
+        let [again] = &again[..] else { panic!("{again:?}") };
+        assert_eq!((again.events.clone(), again.error.policy()), (0..2, ErrorPolicy::RETRY));
+        assert!(again.error.to_string().contains(part), "{}", again.error);
+        assert_eq!(server.requests().len(), 1);
+    }
+}
+
+#[test]
+fn requested_delay_is_kept() {
+    let server = Server::start(|_| Reply::With(429, "Retry-After: 7\r\n", String::new()));
+    let mut client = client(&server, LABELS);
+    for _ in 0..2 {
+        let again = exceptions(client.deliver(&batch_of(&["x"])));
+        assert!(again[0].error.delay() > Duration::from_secs(5), "{:?}", again[0].error.delay());
+    }
+    assert_eq!(server.requests().len(), 1);
+}
+
+#[test]
+fn cut_response_is_retried() {
+    let server = Server::start(|_| Reply::Part("HTTP/1.1 204 No"));
+    let again = exceptions(client(&server, LABELS).deliver(&batch_of(&["x"])));
+    assert_eq!(again[0].error.policy(), ErrorPolicy::RETRY);
+}
+
+#[test]
+fn tenants_have_requests_of_their_own() {
+    let fake = Fake::start(|_| false);
+    let keys = format!(r#"{LABELS}, "tenant": "team-{{%team}}""#);
+    let team = |name: &'static str| ("x", literal!({ "team": name }));
+    let events = [team("a"), team("b"), team("a"), ("x", literal!({})), team("a\n")];
+    let refused = exceptions(fake.client(&keys).deliver(&batch_with_metadata(&events)));
+    let positions: Vec<_> = refused.iter().flat_map(|it| it.events.clone()).collect();
+    assert_eq!(positions, [3, 4]);
+    let requests = fake.server.requests();
+    let counts: Vec<_> = requests.iter().map(|it| lines_of(it).len()).collect();
+    assert_eq!(counts, [2, 1]);
+    assert!(requests[0].has("x-scope-orgid: team-a"), "{}", requests[0].head);
+    assert!(requests[1].has("x-scope-orgid: team-b"), "{}", requests[1].head);
+    fake.client(&format!(r#"{LABELS}, "tenant": "seven""#)).deliver(&batch_of(&["x"])).unwrap();
+    assert!(fake.server.requests()[0].has("x-scope-orgid: seven"));
+}
+
+#[test]
+fn event_that_cannot_be_a_line_is_refused() {
+    let fake = Fake::start(|_| false);
+    let mut client =
+        fake.client(r#", "labels": { "a": "{%a}" }, "time": "%t", "max_body_bytes": 300"#);
+    let long = "\u{1}".repeat(50);
+    let events = [
+        ("1", literal!({ "t": 1 })),
+        ("2", literal!({ "a": "", "t": 1 })),
+        ("3", literal!({ "a": "x" })),
+        ("4", literal!({ "a": "x", "t": "yesterday" })),
+        (&*long, literal!({ "a": "x", "t": 1 })),
+        ("6", literal!({ "a": "x", "t": 1 })),
+    ];
+    let refused = exceptions(client.deliver(&batch_with_metadata(&events)));
+    assert!(refused.iter().all(|it| it.error.policy() == ErrorPolicy::DEAD_LETTER));
+    let text: Vec<_> = refused.iter().map(|it| it.error.to_string()).collect();
+    let positions: Vec<_> = refused.into_iter().flat_map(|it| it.events).collect();
+    assert_eq!(positions, [0, 1, 2, 3, 4], "{text:?}");
+    for part in ["template in `labels`", "`time` `%t`", "`max_body_bytes` is 300"] {
+        assert!(text.iter().any(|it| it.contains(part)), "{part}: {text:?}");
+    }
+    assert_eq!(fake.texts(), ["6"]);
+}
+
+#[test]
+fn large_delivery_is_divided_into_requests() {
+    let fake = Fake::start(|_| false);
+    let keys = format!(r#"{LABELS}, "max_body_bytes": 1000"#);
+    fake.client(&keys).deliver(&batch_of(&["\"\n\u{1}é\u{1f600}"; 60])).unwrap();
+    let requests = fake.server.requests();
+    assert!(requests.len() > 2, "{}", requests.len());
+    assert!(requests.iter().all(|it| it.body.len() <= 1_000));
+    assert_eq!(fake.texts().len(), 60);
+}
+
+#[test]
+fn error_shows_no_secret() {
+    let server = Server::start(|_| Reply::With(500, "", "token hidden".into()));
+    let keys = format!(r#"{LABELS}, "auth": {{ "bearer": "hidden" }}"#);
+    let text = exceptions(client(&server, &keys).deliver(&batch_of(&["x"])))[0].error.to_string();
+    assert!(text.contains("token [redacted]") && !text.contains("hidden"), "{text}");
+}
+
+#[test]
+fn invalid_configuration_is_rejected() {
+    for (keys, part) in [
+        (r#""labels": {}"#, "invalid `labels`: expected at least one label"),
+        (r#""time": "t""#, "missing field `labels`"),
+        (r#""labels": { "1a": "x" }"#, "invalid `labels` entry `1a`"),
+        (r#""labels": { "a-b": "x" }"#, "invalid `labels` entry `a-b`"),
+        (r#""labels": { "": "x" }"#, "invalid `labels` entry ``"),
+        (r#""labels": { "a": "{" }"#, "invalid template"),
+        (r#""labels": { "a": "x" }, "structured_metadata": { "ä": "x" }"#, "`structured_metadata`"),
+        (r#""labels": { "a": "x" }, "tenant": "{""#, "invalid `tenant`"),
+        (
+            r#""labels": { "a": "x" }, "tenant": "a", "headers": { "X-Scope-OrgID": "b" }"#,
+            "`tenant` sets this header",
+        ),
+    ] {
+        let config = format!(r#"{{ "url": "http://a", {keys} }}"#);
+        let error = TestHost::new().component::<Loki>(&config).err().unwrap().to_string();
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+#[test]
+fn connector_passes_conformance_checks() {
+    conformance::connector::<Loki>(r#"{ "url": "http://127.0.0.1:1", "labels": { "a": "b" } }"#)
+        .expect_no_faults();
+}

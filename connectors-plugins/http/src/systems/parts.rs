@@ -1,0 +1,169 @@
+//! Parts of requests that several systems have.
+
+use std::collections::BTreeMap;
+
+use hyper::http::uri::PathAndQuery;
+use tremor_pdk::{
+    ErrorPolicy, EventRef, Field, RawEvent, prelude::*, serde::de::IgnoredAny, template::Template,
+};
+
+use crate::exchange::{Caches, Item, MOST_TEXT, Text, Url, escape_json, push_json};
+
+/// Returns the URL of an endpoint: the path of `url` with `end`, unless the path has this end already, and with the
+/// parameters `query` behind those of `url`.
+pub(crate) fn endpoint_url(url: &Url, end: &str, query: &str) -> Result<Url> {
+    let path = url.target.path().trim_end_matches('/');
+    let mut text = path.strip_suffix(end).unwrap_or(path).to_owned();
+    text.push_str(end);
+    let queries = [url.target.query().unwrap_or_default(), query];
+    let mut separator = '?';
+    for query in queries.into_iter().filter(|query| !query.is_empty()) {
+        text.push(separator);
+        text.push_str(query);
+        separator = '&';
+    }
+    let target = PathAndQuery::try_from(text).map_err(Error::configuration)?;
+    Ok(Url { target, ..url.clone() })
+}
+
+/// Returns the text of a key whose value is a template.
+pub(crate) fn text(key: &str, template: &Template) -> Text {
+    Text::new(key, Some(&template.to_string()), template.clone(), MOST_TEXT)
+}
+
+/// Returns the text with the time in a field, or with the time when an event was read, in a format of strftime.
+pub(crate) fn time(field: Option<&Field>, format: &str) -> Result<Text> {
+    let field = field.map_or_else(String::new, Field::to_string);
+    let template: Template = format!("{{{field}:+{format}}}").parse().map_err(Error::internal)?;
+    Ok(Text::new("time", Some(&field), template, MOST_TEXT))
+}
+
+/// Templates that become an object of JSON with texts.
+pub(crate) struct Members {
+    /// Names, escaped for JSON, and the texts of the values.
+    members: Vec<(String, Text)>,
+    /// Number of the cache for the first template.
+    first: usize,
+}
+
+impl Members {
+    /// Creates the members for the templates of the key `key`. Their caches have the numbers from `first` on.
+    pub(crate) fn new(key: &str, templates: &BTreeMap<String, Template>, first: usize) -> Self {
+        let member = |(name, template): (&String, &Template)| {
+            let mut escaped = String::new();
+            push_json(&mut escaped, name);
+            (escaped, text(&format!("{key}.{name}"), template))
+        };
+        Self { members: templates.iter().map(member).collect(), first }
+    }
+
+    /// Appends the object for an event, without the members whose text is empty or needs a field that the event does
+    /// not have. Returns `false` and appends nothing if no members are left.
+    ///
+    /// # Errors
+    /// An error that makes the event a dead letter: a text is too long.
+    pub(crate) fn append(
+        &self,
+        event: EventRef<'_>,
+        caches: &mut Caches,
+        out: &mut String,
+    ) -> Result<bool> {
+        let start = out.len();
+        for ((name, text), number) in self.members.iter().zip(self.first..) {
+            let before = out.len();
+            out.push_str(if before == start { "{" } else { "," });
+            if !append_member(name, text, event, (caches, number), out)? {
+                out.truncate(before);
+            }
+        }
+        let has_members = out.len() > start;
+        if has_members {
+            out.push('}');
+        }
+        Ok(has_members)
+    }
+}
+
+/// Appends `"NAME":"TEXT"` for an event, with the cache of the given number. Returns `false` if the text is empty or
+/// needs a field that the event does not have; `out` may then have further bytes.
+///
+/// # Errors
+/// An error that makes the event a dead letter: the text is too long.
+pub(crate) fn append_member(
+    name: &str,
+    text: &Text,
+    event: EventRef<'_>,
+    (caches, number): (&mut Caches, usize),
+    out: &mut String,
+) -> Result<bool> {
+    out.push('"');
+    out.push_str(name);
+    out.push_str("\":\"");
+    let from = out.len();
+    let is_present = text.render_if_present(event, out, caches.of(number))?;
+    if !is_present || out.len() == from {
+        return Ok(false);
+    }
+    escape_json(out, from);
+    out.push('"');
+    Ok(true)
+}
+
+/// Returns an error that makes an event a dead letter, because it cannot be a part of a request.
+#[cold]
+pub(crate) fn unsendable(why: &str) -> Error {
+    Error::bad_data(format_args!("cannot send the event: {why}"))
+        .with_policy(ErrorPolicy::DEAD_LETTER)
+}
+
+/// Returns an error that makes an event a dead letter, if the `length` of its item exceeds `most` bytes.
+pub(crate) fn check_length(length: usize, most: usize) -> Result<()> {
+    if length <= most {
+        return Ok(());
+    }
+    Err(unsendable(&format!(
+        "it would have {length} bytes in a request, but `max_body_bytes` is {most}"
+    )))
+}
+
+/// Returns the message of an event, which has to be an object of JSON. A server would skip an invalid object, or would
+/// refuse the request because of it.
+///
+/// # Errors
+/// An error that makes the event a dead letter.
+pub(crate) fn json_object(event: RawEvent<'_>) -> Result<&[u8]> {
+    let object = event.raw().trim_ascii();
+    if !object.starts_with(b"{") {
+        return Err(unsendable(
+            "expected a JSON object; use the codec `json` and events that are objects",
+        ));
+    }
+    check_json(object)?;
+    Ok(object)
+}
+
+/// Checks that a message is valid JSON.
+///
+/// # Errors
+/// An error that makes the event a dead letter.
+pub(crate) fn check_json(message: &[u8]) -> Result<()> {
+    match serde_json::from_slice::<IgnoredAny>(message) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(unsendable(&format!("it is not JSON: {error}"))),
+    }
+}
+
+/// Returns a body with the messages of items as lines of JSON. Line feeds within a message, which are spaces of JSON,
+/// are replaced, because a line feed ends the message.
+pub(crate) fn json_lines(part: &[Item<'_>]) -> Vec<u8> {
+    let mut body = Vec::with_capacity(part.iter().map(|item| item.length).sum());
+    for item in part {
+        let start = body.len();
+        body.extend_from_slice(item.event.raw().trim_ascii());
+        if memchr::memchr(b'\n', &body[start..]).is_some() {
+            body[start..].iter_mut().filter(|byte| **byte == b'\n').for_each(|it| *it = b' ');
+        }
+        body.push(b'\n');
+    }
+    body
+}

@@ -1,0 +1,61 @@
+//! The `config` section of the connector in a flow file.
+
+use std::collections::BTreeMap;
+
+use tremor_pdk::{Field, template::Template, units::Size};
+
+use crate::exchange::sink_config;
+
+sink_config! {
+    /// Configuration of the connector.
+    pub struct Config {
+        /// URL of the server: `https://splunk.example.com:8088`. `/services/collector/event` is appended to its path.
+        #[schemars(example = "http://127.0.0.1:9/")]
+        pub url: String,
+        /// Token of the HTTP Event Collector.
+        #[schemars(extend("writeOnly" = true))]
+        pub token: String,
+        /// Form of the event in a request.
+        #[serde(default)]
+        pub event: Form,
+        /// Field with the time of an event. Default: the time when the event was read.
+        pub time: Option<Field>,
+        /// Host of an event, a template such as `{host}`. Omitted if the event does not have a field of the template.
+        pub host: Option<Template>,
+        /// Source of an event, a template such as `{%file.path}`. Omitted if the event does not have a field of the
+        /// template.
+        pub source: Option<Template>,
+        /// Source type of an event, a template such as `_json`. Omitted if the event does not have a field of the
+        /// template.
+        pub sourcetype: Option<Template>,
+        /// Index of an event, a template such as `logs-{team}`. Omitted if the event does not have a field of the
+        /// template.
+        pub index: Option<Template>,
+        /// Indexed fields of an event: `{ service: '{service}' }`. Values are templates. A field is omitted if the
+        /// event does not have a field of its template.
+        #[serde(default)]
+        pub fields: BTreeMap<String, Template>,
+        /// Channel, as the header `X-Splunk-Request-Channel`, for a token with indexer acknowledgement. Default: no
+        /// channel.
+        pub channel: Option<String>,
+        /// Maximum length of a request body, in bytes before compression. A longer event goes to `err`.
+        #[serde(default = "max_body_bytes")]
+        pub max_body_bytes: Size,
+    }
+}
+
+/// Form of the event in a request.
+#[tremor_pdk::config]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum Form {
+    /// JSON, as the codec wrote it.
+    #[default]
+    Json,
+    /// Text, as the codec wrote it.
+    Text,
+}
+
+const fn max_body_bytes() -> Size {
+    Size::of_bytes(4 << 20)
+}
