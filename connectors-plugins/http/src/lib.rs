@@ -1,4 +1,4 @@
-//! The connectors `http_client` and `http_server`: they exchange events over HTTP.
+//! Connectors that exchange events over HTTP: `http_client`, `http_server` and `s3`.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("the HTTP connectors need Linux, because they wait for sockets with epoll");
@@ -8,8 +8,9 @@ mod coding;
 mod config;
 mod io;
 mod payload;
+pub mod s3;
 pub mod server;
 
 pub use self::config::{Basic, Preset, Signal};
 
-tremor_pdk::export! { connectors: [client::HttpClient, server::HttpServer] }
+tremor_pdk::export! { connectors: [client::HttpClient, s3::S3, server::HttpServer] }

@@ -86,7 +86,7 @@ fn components_and_keys_have_descriptions() {
 }
 
 /// Keys whose values are numbers of bytes, of the built-in components and of the plugins of these tests.
-const SIZES: [&str; 44] = [
+const SIZES: [&str; 45] = [
     "connector.max_bytes",
     "connector.file.max_bytes",
     "connector.file.max_deleted_bytes",
@@ -100,6 +100,7 @@ const SIZES: [&str; 44] = [
     "connector.journald.read_ahead_bytes",
     "connector.objects.max_bytes",
     "connector.read_once.max_in_flight",
+    "connector.s3.max_bytes",
     "connector.stdio.chunk_bytes",
     "connector.udp_server.receive_buffer",
     "connector.ws_client.max_message_bytes",

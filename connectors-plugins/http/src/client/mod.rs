@@ -16,21 +16,21 @@
 //! Connections are kept and reused. A connection has no task of its own: the delivery that uses it
 //! polls it.
 
-mod answer;
+pub(crate) mod answer;
 mod body;
 mod config;
-mod connection;
+pub(crate) mod connection;
 mod otlp;
-mod pool;
-mod secrets;
-mod settings;
+pub(crate) mod pool;
+pub(crate) mod secrets;
+pub(crate) mod settings;
 mod sink;
 mod source;
 mod target;
 #[cfg(test)]
 mod tests;
-mod text;
-mod url;
+pub(crate) mod text;
+pub(crate) mod url;
 
 use std::sync::Arc;
 
