@@ -11,6 +11,7 @@ mod exchange;
 mod io;
 mod payload;
 pub mod prometheus;
+pub mod s3;
 pub mod server;
 pub mod systems;
 #[cfg(test)]
@@ -22,6 +23,7 @@ tremor_pdk::export! {
     connectors: [
         client::HttpClient,
         server::HttpServer,
+        s3::S3,
         prometheus::exporter::PrometheusExporter,
         prometheus::remote_write::RemoteWrite,
         systems::Elasticsearch,

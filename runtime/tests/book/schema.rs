@@ -86,7 +86,7 @@ fn components_and_keys_have_descriptions() {
 }
 
 /// Keys whose values are numbers of bytes, of the built-in components and of the plugins of these tests.
-const SIZES: [&str; 49] = [
+const SIZES: [&str; 50] = [
     "connector.max_bytes",
     "connector.clickhouse.max_body_bytes",
     "connector.elasticsearch.max_body_bytes",
@@ -103,6 +103,7 @@ const SIZES: [&str; 49] = [
     "connector.loki.max_body_bytes",
     "connector.objects.max_bytes",
     "connector.read_once.max_in_flight",
+    "connector.s3.max_bytes",
     "connector.stdio.chunk_bytes",
     "connector.splunk_hec.max_body_bytes",
     "connector.udp_server.receive_buffer",

@@ -24,6 +24,7 @@ pub(crate) use self::{
     endpoint::{Endpoint, Keys, header_value},
     pool::Pool,
     protocol::{Caches, Item, Items, Part, Protocol, Response, Verdict},
+    secrets::Secrets,
     target::{Target, Targets},
     text::{Escaping, MOST_TEXT, Text, escape_json, percent_encode, push_json},
     url::Url,

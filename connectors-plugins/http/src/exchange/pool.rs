@@ -71,9 +71,19 @@ impl Pool {
         let descriptors = Descriptors::new(context)?;
         let authorization = proxy.as_ref().and_then(authorization);
         let secrets = endpoint.secrets.and(authorization.as_ref());
+        let direct = Self::without_proxy(context, endpoint, descriptors);
+        Ok(Arc::new(Self { proxy, secrets, ..direct }))
+    }
+
+    /// Creates a pool for a server that no proxy can reach, such as a service of the machine itself.
+    pub(crate) fn without_proxy(
+        host: &Host,
+        endpoint: Arc<Endpoint>,
+        descriptors: Descriptors,
+    ) -> Self {
+        let secrets = endpoint.secrets.and(None);
         let (idle, resumes_ns) = (Mutex::default(), AtomicU64::new(0));
-        let host = Host::clone(context);
-        Ok(Arc::new(Self { host, endpoint, descriptors, proxy, secrets, idle, resumes_ns }))
+        Self { host: host.clone(), endpoint, descriptors, proxy: None, secrets, idle, resumes_ns }
     }
 
     /// Pauses the requests of the sink for at least `time`, because the peer asked for a delay.

@@ -37,7 +37,8 @@ impl Secrets {
         Self::of(self.0.iter().cloned().chain(header.into_iter().flat_map(of_header)).collect())
     }
 
-    fn of(mut secrets: Vec<Vec<u8>>) -> Self {
+    /// Creates secrets from their values.
+    pub(crate) fn of(mut secrets: Vec<Vec<u8>>) -> Self {
         secrets.retain(|secret| secret.len() >= MIN);
         // Replace longer secrets first, because the query of the URL contains its values.
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));

@@ -38,6 +38,7 @@ const OURS: [(flow::Kind, &[&str]); 4] = [
             "nats_consumer",
             "nats_producer",
             "null",
+            "s3",
             "stdio",
             "tcp_client",
             "tcp_server",

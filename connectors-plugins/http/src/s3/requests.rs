@@ -1,0 +1,282 @@
+//! Requests to S3: signed, and repeated after a transient failure.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use hyper::{
+    HeaderMap, Request, StatusCode,
+    body::Bytes,
+    header::{AUTHORIZATION, ETAG, HeaderName, HeaderValue},
+    http::uri::PathAndQuery,
+};
+use tremor_pdk::{Error, Host, Result};
+
+use super::{
+    answer::{self, Failure},
+    credentials::Provider,
+    limit::Limit,
+    settings::Settings,
+    sign::{self, Canonical, EMPTY, UNSIGNED},
+    time, xml,
+};
+use crate::exchange::{Pool, Secrets};
+
+/// Maximum number of attempts of a request. The runtime repeats the deliveries of an object whose request has failed as
+/// often, so that an outage of the server is visible in the state of the connector.
+const ATTEMPTS: u32 = 4;
+
+/// Pause before the second attempt. It doubles with each further attempt.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Maximum number of bytes to read of a response.
+const RESPONSE: usize = 256 << 10;
+
+/// Length in bytes above which a body is hashed on a thread that may block.
+const AT_ONCE: usize = 256 << 10;
+
+/// The client of one bucket.
+pub(super) struct Client {
+    pub(super) host: Host,
+    pub(super) settings: Arc<Settings>,
+    pool: Arc<Pool>,
+    credentials: Provider,
+    limit: Limit,
+}
+
+/// A request, without its signature.
+struct Unsigned<'r> {
+    method: &'static str,
+    key: &'r str,
+    parameters: &'r [(&'r str, &'r str)],
+    headers: &'r [(HeaderName, HeaderValue)],
+    body: Bytes,
+}
+
+/// The successful response to a request.
+struct Sent {
+    headers: HeaderMap,
+    body: String,
+    /// Number of times that the request was sent.
+    times: u32,
+}
+
+impl<'r> Unsigned<'r> {
+    const fn new(method: &'static str, key: &'r str) -> Self {
+        Self { method, key, parameters: &[], headers: &[], body: Bytes::new() }
+    }
+}
+
+impl Client {
+    pub(super) fn new(
+        host: &Host,
+        settings: Arc<Settings>,
+        pool: Arc<Pool>,
+        credentials: Provider,
+    ) -> Self {
+        let limit = Limit::new(settings.config.max_connections.get());
+        Self { host: host.clone(), settings, pool, credentials, limit }
+    }
+
+    /// Stores an object with one request.
+    pub(super) async fn put(&self, key: &str, body: Bytes) -> Result<(), Failure> {
+        let headers = &self.settings.headers;
+        self.send(Unsigned { headers, body, ..Unsigned::new("PUT", key) }).await.map(drop)
+    }
+
+    /// Begins an upload in parts. Returns its ID, and whether the server may have begun further uploads of this object,
+    /// because the request was sent more than once.
+    pub(super) async fn create(&self, key: &str) -> Result<(String, bool), Failure> {
+        let (headers, parameters) = (&self.settings.headers[..], &[("uploads", "")][..]);
+        let sent =
+            self.send(Unsigned { headers, parameters, ..Unsigned::new("POST", key) }).await?;
+        let id = xml::text(&sent.body, "UploadId").filter(|id| !id.is_empty() && id.len() <= 4_096);
+        let id = id.ok_or_else(|| unexpected("UploadId"))?;
+        Ok((id.into_owned(), sent.times > 1))
+    }
+
+    /// Uploads a part, and returns its tag.
+    pub(super) async fn upload(
+        &self,
+        key: &str,
+        id: &str,
+        number: usize,
+        body: Bytes,
+    ) -> Result<String, Failure> {
+        let number = number.to_string();
+        let parameters = &[("partNumber", &*number), ("uploadId", id)];
+        let sent = self.send(Unsigned { parameters, body, ..Unsigned::new("PUT", key) }).await?;
+        let tag =
+            sent.headers.get(ETAG).and_then(|it| it.to_str().ok()).filter(|it| !it.is_empty());
+        tag.map(str::to_owned).ok_or_else(|| unexpected("ETag"))
+    }
+
+    /// Joins the parts with these tags to an object. Succeeds also if an earlier attempt, whose answer was lost, has
+    /// completed the upload.
+    pub(super) async fn complete(
+        &self,
+        key: &str,
+        id: &str,
+        tags: &[String],
+    ) -> Result<(), Failure> {
+        let mut body =
+            "<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">"
+                .to_owned();
+        for (number, tag) in (1..).zip(tags) {
+            body += &format!("<Part><PartNumber>{number}</PartNumber><ETag>");
+            xml::escape(tag, &mut body);
+            body += "</ETag></Part>";
+        }
+        body += "</CompleteMultipartUpload>";
+        let (parameters, body) = (&[("uploadId", id)][..], Bytes::from(body));
+        match self.send(Unsigned { parameters, body, ..Unsigned::new("POST", key) }).await {
+            Ok(sent)
+                if xml::elements(&sent.body, "CompleteMultipartUploadResult").next().is_some() =>
+            {
+                Ok(())
+            }
+            Ok(_) => Err(unexpected("CompleteMultipartUploadResult")),
+            // The key is unique, so an object with this key is the result of this upload.
+            Err(failure) if failure.has_no_upload() => {
+                self.send(Unsigned::new("HEAD", key)).await.map(drop).map_err(|_| failure)
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Aborts an upload. Succeeds also if there is no such upload.
+    pub(super) async fn abort(&self, key: &str, id: &str) -> Result<(), Failure> {
+        let parameters = &[("uploadId", id)];
+        match self.send(Unsigned { parameters, ..Unsigned::new("DELETE", key) }).await {
+            Err(failure) if failure.status != Some(StatusCode::NOT_FOUND) => Err(failure),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the IDs of the unfinished uploads of an object.
+    pub(super) async fn uploads(&self, key: &str) -> Result<Vec<String>, Failure> {
+        let parameters = &[("prefix", key), ("uploads", "")];
+        match self.send(Unsigned { parameters, ..Unsigned::new("GET", "") }).await {
+            Ok(sent) => {
+                let uploads = xml::elements(&sent.body, "Upload");
+                let ours = uploads.filter(|it| xml::text(it, "Key").is_some_and(|it| it == key));
+                Ok(ours.filter_map(|it| xml::text(it, "UploadId").map(Into::into)).collect())
+            }
+            Err(failure) if failure.status == Some(StatusCode::NOT_FOUND) => Ok(Vec::new()),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Closes the connections that were idle for too long.
+    pub(super) fn end_idle(&self) {
+        self.pool.end_idle();
+    }
+
+    /// Sends a request until it succeeds, fails permanently or has failed [`ATTEMPTS`] times.
+    async fn send(&self, request: Unsigned<'_>) -> Result<Sent, Failure> {
+        let hash = match (self.settings.config.sign_payload, request.body.len()) {
+            (_, 0) => EMPTY.to_owned(),
+            (false, _) => UNSIGNED.to_owned(),
+            (true, ..=AT_ONCE) => sign::sha256(&request.body),
+            (true, _) => {
+                let body = request.body.clone();
+                self.host
+                    .blocking(move || sign::sha256(&body))
+                    .await
+                    .map_err(Failure::of_preparation)?
+            }
+        };
+        let (mut attempt, mut has_renewed) = (1, false);
+        // The pool sends a request again if its connection was closed before a response began.
+        let times = AtomicU32::new(0);
+        loop {
+            let failure = match self.attempt(&request, &hash, &times).await {
+                Ok((headers, body)) => {
+                    return Ok(Sent { headers, body, times: times.into_inner() });
+                }
+                Err(failure) => failure,
+            };
+            if failure.is_by_keys() && !has_renewed {
+                // The keys may have been replaced since they were read.
+                has_renewed = true;
+                if self.credentials.forget() {
+                    continue;
+                }
+            }
+            if !failure.is_transient || attempt == ATTEMPTS {
+                return Err(failure);
+            }
+            self.host.sleep(failure.error.delay().max(PAUSE * 2_u32.pow(attempt - 1))).await;
+            attempt += 1;
+        }
+    }
+
+    async fn attempt(
+        &self,
+        request: &Unsigned<'_>,
+        hash: &str,
+        times: &AtomicU32,
+    ) -> Result<(HeaderMap, String), Failure> {
+        let Settings { base, region, .. } = &*self.settings;
+        let permit = self.limit.acquire().await;
+        let keys = self.credentials.keys().await.map_err(Failure::of_preparation)?;
+        let path = match (&**base, request.key) {
+            ("", key) => sign::encode_path(key),
+            (base, "") => sign::encode_path(base),
+            (base, key) => format!("/{base}{}", sign::encode_path(key)),
+        };
+        let query = sign::query(request.parameters);
+        let mut url = self.settings.url().clone();
+        let target = if query.is_empty() { path.clone() } else { format!("{path}?{query}") };
+        url.target = PathAndQuery::try_from(target)
+            .map_err(|error| Failure::of_preparation(Error::bad_data(error)))?;
+        let host = url.host_header();
+        let stamp = time::stamp(self.host.now_ns());
+        let mut headers: Vec<(&str, &str)> = vec![
+            ("host", host.to_str().unwrap_or_default()),
+            ("x-amz-content-sha256", hash),
+            ("x-amz-date", &stamp),
+        ];
+        headers.extend(keys.session_token.as_deref().map(|token| ("x-amz-security-token", token)));
+        let others = request.headers.iter();
+        headers.extend(
+            others.map(|(name, value)| (name.as_str(), value.to_str().unwrap_or_default())),
+        );
+        let canonical = Canonical {
+            method: request.method,
+            path: &path,
+            query: &query,
+            headers: headers.clone(),
+            body: hash,
+        };
+        let authorization = canonical.authorization(&keys, region, &stamp);
+        let head = || {
+            times.fetch_add(1, Ordering::Relaxed);
+            let mut head = Request::builder().method(request.method);
+            // The pool sets the header `Host`.
+            for (name, value) in &headers[1..] {
+                head = head.header(*name, *value);
+            }
+            head.header(AUTHORIZATION, &authorization)
+        };
+        let answer = self.pool.send(&url, head, &request.body, RESPONSE).await;
+        drop(permit);
+        let answer = answer.map_err(Failure::of_connection)?;
+        let secrets = [Some(&keys.secret_access_key), keys.session_token.as_ref()];
+        let secrets =
+            Secrets::of(secrets.into_iter().flatten().map(|it| it.clone().into_bytes()).collect());
+        let body = answer::check(&answer, region, &secrets)?.to_owned();
+        Ok((answer.headers, body))
+    }
+}
+
+/// Returns the failure of a request whose response has not the expected contents.
+fn unexpected(missing: &str) -> Failure {
+    Failure::of_connection(Error::full(format_args!(
+        "the response of the server has no `{missing}`; check `endpoint`"
+    )))
+}

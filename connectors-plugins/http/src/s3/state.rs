@@ -1,0 +1,358 @@
+//! The state file: the uploads that are not complete, so that the next run aborts them.
+
+use std::{
+    fs::{self, File, Metadata, TryLockError},
+    future::poll_fn,
+    io::{self, Write},
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+    task::{Poll, Waker},
+    thread,
+    time::{Duration, Instant},
+};
+
+use tremor_pdk::{
+    Error, ErrorKind, ErrorPolicy, Host, Result, lock,
+    serde::{Deserialize, Serialize},
+};
+
+/// Format version of the state file.
+const VERSION: u64 = 1;
+
+/// An upload that is not complete.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(crate = "tremor_pdk::serde", deny_unknown_fields)]
+pub(super) struct Upload {
+    /// URL of the server.
+    pub(super) endpoint: String,
+    pub(super) bucket: String,
+    /// Key of the object, which no other upload has.
+    pub(super) key: String,
+    /// `None` while the ID is unknown: the upload may have begun, even several times.
+    #[serde(default)]
+    pub(super) upload_id: Option<String>,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(crate = "tremor_pdk::serde", deny_unknown_fields)]
+struct Content {
+    version: u64,
+    uploads: Vec<Upload>,
+}
+
+/// The state file. The file is always complete on disk, because new contents are written to a second file, which is
+/// then renamed.
+///
+/// A sink locks its state file, so that no other sink uses it. The sink locks each new file before the rename. The
+/// system releases a lock when its process ends.
+pub(super) struct State {
+    path: PathBuf,
+    /// Locked while the file is replaced, and therefore only on threads that may block.
+    file: Mutex<File>,
+    uploads: Mutex<Uploads>,
+}
+
+#[derive(Default)]
+struct Uploads {
+    /// Uploads, and whether a task continues them.
+    list: Vec<(Upload, bool)>,
+    /// Waker of the task that aborts abandoned uploads.
+    waker: Option<Waker>,
+}
+
+/// An upload in the state file. If it is dropped before [`Recorded::end`], the upload is abandoned.
+pub(super) struct Recorded {
+    state: Arc<State>,
+    host: Host,
+    key: String,
+}
+
+impl State {
+    /// Opens and locks the state file. A missing file means that there are no uploads. May block.
+    ///
+    /// # Errors
+    /// The file cannot be read or written, is not a state file, or another sink uses it.
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        let (file, content) = loop {
+            match File::options().read(true).write(true).open(path) {
+                Ok(file) => {
+                    take_lock(&file, path)?;
+                    // A second process may have renamed a new file to this path since the file was opened.
+                    if is_at(path, &file) {
+                        let bytes = fs::read(path).map_err(|error| failed("read", path, &error))?;
+                        // Create the second file now, so that a folder that cannot be written is reported at the start.
+                        begin_new(path)?;
+                        break (file, parse(&bytes, path)?);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    let new = begin_new(path)?;
+                    // A second sink may have created the file since the path was looked up.
+                    if !path.exists() {
+                        break (replace(path, new, Vec::new())?, Vec::new());
+                    }
+                }
+                Err(error) => return Err(failed("read", path, &error)),
+            }
+        };
+        let list = content.into_iter().map(|upload| (upload, false)).collect();
+        let uploads = Mutex::new(Uploads { list, waker: None });
+        Ok(Self { path: path.to_owned(), file: Mutex::new(file), uploads })
+    }
+
+    /// Records that an upload is about to begin. The record is durable when this function returns.
+    ///
+    /// # Errors
+    /// The file cannot be written. The upload must not begin.
+    pub(super) async fn begin(self: &Arc<Self>, host: &Host, upload: Upload) -> Result<Recorded> {
+        let key = upload.key.clone();
+        lock(&self.uploads).list.push((upload, true));
+        let recorded = Recorded { state: self.clone(), host: host.clone(), key: key.clone() };
+        if let Err(error) = self.save(host).await {
+            lock(&self.uploads).list.retain(|(it, _)| it.key != key);
+            return Err(error);
+        }
+        Ok(recorded)
+    }
+
+    /// Returns the uploads that no task continues.
+    pub(super) fn abandoned(&self) -> Vec<Upload> {
+        let uploads = lock(&self.uploads);
+        uploads.list.iter().filter(|(_, is_live)| !is_live).map(|(it, _)| it.clone()).collect()
+    }
+
+    /// Completes once an upload is abandoned that fulfils the condition. Only one task may wait.
+    pub(super) async fn wait_abandoned(&self, is_wanted: impl Fn(&Upload) -> bool) {
+        poll_fn(|context| {
+            let mut uploads = lock(&self.uploads);
+            if uploads.list.iter().any(|(it, is_live)| !is_live && is_wanted(it)) {
+                return Poll::Ready(());
+            }
+            uploads.waker = Some(context.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Removes an upload, because the server has ended it.
+    ///
+    /// # Errors
+    /// The file cannot be written. The next run aborts the upload again, which has no effect.
+    pub(super) async fn remove(self: &Arc<Self>, host: &Host, key: &str) -> Result<()> {
+        lock(&self.uploads).list.retain(|(it, _)| it.key != key);
+        self.save(host).await
+    }
+
+    fn abandon(&self, key: &str) {
+        let waker = {
+            let mut uploads = lock(&self.uploads);
+            uploads
+                .list
+                .iter_mut()
+                .filter(|(it, _)| it.key == key)
+                .for_each(|(_, is_live)| *is_live = false);
+            uploads.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Writes the current uploads to the file.
+    async fn save(self: &Arc<Self>, host: &Host) -> Result<()> {
+        let this = self.clone();
+        host.blocking(move || {
+            let mut file = lock(&this.file);
+            // Read the uploads under the lock of the file, so that an earlier state never replaces a later one.
+            let uploads = lock(&this.uploads).list.iter().map(|(it, _)| it.clone()).collect();
+            *file = replace(&this.path, begin_new(&this.path)?, uploads)?;
+            Ok(())
+        })
+        .await?
+    }
+}
+
+impl Recorded {
+    /// Records the ID of the upload.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub(super) async fn set_id(&self, id: &str) -> Result<()> {
+        for (upload, _) in &mut lock(&self.state.uploads).list {
+            if upload.key == self.key {
+                upload.upload_id = Some(id.to_owned());
+            }
+        }
+        self.state.save(&self.host).await
+    }
+
+    /// Removes the upload, because it is complete.
+    ///
+    /// # Errors
+    /// See [`State::remove`].
+    pub(super) async fn end(self) -> Result<()> {
+        self.state.remove(&self.host, &self.key).await
+    }
+}
+
+impl Drop for Recorded {
+    fn drop(&mut self) {
+        self.state.abandon(&self.key);
+    }
+}
+
+/// Creates and locks the empty file that will replace the state file.
+fn begin_new(path: &Path) -> Result<File> {
+    let failed = |error| failed("write", path, &error);
+    let new = File::options()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(new_path(path))
+        .map_err(failed)?;
+    take_lock(&new, path)?;
+    // A process that was killed may have left data in this file.
+    new.set_len(0).map_err(failed)?;
+    Ok(new)
+}
+
+/// Writes the contents of the new file, and renames it to `path`. The contents are durable when this function returns.
+fn replace(path: &Path, mut new: File, uploads: Vec<Upload>) -> Result<File> {
+    let content = Content { version: VERSION, uploads };
+    let text = serde_json::to_string_pretty(&content).map_err(Error::internal)? + "\n";
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let replaced = new
+        .write_all(text.as_bytes())
+        .and_then(|()| new.sync_all())
+        .and_then(|()| fs::rename(new_path(path), path))
+        .and_then(|()| File::open(parent.unwrap_or(Path::new(".")))?.sync_all());
+    replaced.map_err(|error| failed("write", path, &error))?;
+    Ok(new)
+}
+
+/// Returns the path of the file with new contents, before it replaces the state file.
+fn new_path(path: &Path) -> PathBuf {
+    let mut name = path.to_owned().into_os_string();
+    name.push(".new");
+    name.into()
+}
+
+/// Returns whether `path` still names `file`.
+fn is_at(path: &Path, file: &File) -> bool {
+    let identity = |metadata: Metadata| (metadata.dev(), metadata.ino());
+    let (ours, named) = (file.metadata().map(identity).ok(), fs::metadata(path).map(identity).ok());
+    ours.is_some() && ours == named
+}
+
+/// Time for which a lock is retried. A child process that another thread is starting has a copy of the lock until it
+/// executes its program.
+const RETRIED: Duration = Duration::from_millis(100);
+
+/// Locks the state file, so that no other sink uses it, in this process or in another one.
+fn take_lock(file: &File, path: &Path) -> Result<()> {
+    let begin = Instant::now();
+    let mut locked = file.try_lock();
+    while matches!(locked, Err(TryLockError::WouldBlock)) && begin.elapsed() < RETRIED {
+        thread::sleep(Duration::from_millis(1));
+        locked = file.try_lock();
+    }
+    match locked {
+        // An instance that has just ended may still have the lock, so the error is not final.
+        Err(TryLockError::WouldBlock) => Err(Error::connection_refused(format_args!(
+            "cannot lock the state file `{}`: another sink, in this process or in another one, uses it; give each sink \
+             a `state` of its own, or stop the other sink",
+            path.display()
+        ))),
+        // Some file systems do not support locks.
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(()),
+    }
+}
+
+fn parse(bytes: &[u8], path: &Path) -> Result<Vec<Upload>> {
+    let unusable = |why: &dyn std::fmt::Display| {
+        Error::configuration(format_args!(
+            "cannot read the state file `{}`: {why}; correct `state`, or delete the file and abort the unfinished \
+             uploads of the bucket",
+            path.display()
+        ))
+    };
+    let content: Content = serde_json::from_slice(bytes).map_err(|error| {
+        unusable(&format_args!("it is damaged, or is not a state file ({error})"))
+    })?;
+    if content.version != VERSION {
+        let version = content.version;
+        return Err(unusable(&format_args!(
+            "it has version {version}, but this plugin supports version {VERSION}"
+        )));
+    }
+    Ok(content.uploads)
+}
+
+/// Returns the error of an operation on the state file. The error is final at the start, unless the cause may be
+/// temporary, such as a full disk.
+fn failed(doing: &str, path: &Path, error: &io::Error) -> Error {
+    let cause = match ErrorKind::of_shortage(error) {
+        Some(kind) => Error::new(kind, error),
+        None => Error::from(io::Error::new(error.kind(), error.to_string())),
+    };
+    cause.context(format!("cannot {doing} the state file `{}`", path.display()))
+}
+
+/// Sets the policy of an error of the state file during a run, when an upload can be repeated.
+pub(super) fn transient(error: Error) -> Error {
+    error.with_policy(ErrorPolicy::RETRY)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, sync::Arc};
+
+    use tremor_pdk::testing::TestHost;
+
+    use super::{State, Upload};
+
+    fn upload(key: &str) -> Upload {
+        let (endpoint, bucket) = ("http://a:80".to_owned(), "b".to_owned());
+        Upload { endpoint, bucket, key: key.to_owned(), upload_id: None }
+    }
+
+    #[test]
+    fn upload_is_recorded_before_it_begins_until_it_ends() {
+        let (folder, test) = (tempfile::tempdir().unwrap(), TestHost::new());
+        let (path, host) = (folder.path().join("state"), test.host());
+        let state = Arc::new(State::open(&path).unwrap());
+        let [one, two] =
+            ["1", "2"].map(|key| test.block_on(state.begin(&host, upload(key))).unwrap());
+        test.block_on(two.set_id("id-2")).unwrap();
+        assert_eq!(state.abandoned(), []);
+        test.block_on(one.end()).unwrap();
+        drop(two);
+        let expected = Upload { upload_id: Some("id-2".to_owned()), ..upload("2") };
+        assert_eq!(state.abandoned(), [expected.clone()]);
+        test.block_on(state.wait_abandoned(|it| it.key == "2"));
+        drop(state);
+        let state = Arc::new(State::open(&path).unwrap());
+        assert_eq!(state.abandoned(), [expected]);
+        test.block_on(state.remove(&host, "2")).unwrap();
+        drop(state);
+        assert_eq!(State::open(&path).unwrap().abandoned(), []);
+    }
+
+    #[test]
+    fn second_sink_and_damaged_file_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state");
+        let state = State::open(&path).unwrap();
+        let error = State::open(&path).err().unwrap();
+        assert!(error.to_string().contains("another sink") && !error.is_final(), "{error}");
+        drop(state);
+        for (text, part) in [("{", "damaged"), (r#"{"version":2,"uploads":[]}"#, "version 2")] {
+            fs::write(&path, text).unwrap();
+            let error = State::open(&path).err().unwrap();
+            assert!(error.to_string().contains(part) && error.is_final(), "{error}");
+        }
+        let error = State::open(&folder.path().join("none/state")).err().unwrap();
+        assert!(error.to_string().starts_with("cannot write the state file `"), "{error}");
+    }
+}
