@@ -62,6 +62,7 @@ mod references;
 mod servers;
 mod signals;
 mod states;
+mod stored;
 mod streams;
 mod supervision;
 mod syslog_peers;
