@@ -120,6 +120,16 @@ impl Log {
         Reader::new(Arc::clone(&self.shared), self.dir.clone(), self.max_ranges)
     }
 
+    /// Returns the maximum bytes of a record: half a segment.
+    pub fn max_record(&self) -> u64 {
+        self.max_record
+    }
+
+    /// Returns whether readers return no record because of the number of ranges of settled records.
+    pub fn is_at_limit_of_ranges(&self) -> bool {
+        self.shared.lock().settled.ranges().len() >= self.max_ranges
+    }
+
     /// Settles a record: it is not read again, and its space is reused. Until this is durable, which takes a moment, a
     /// crash makes the record appear again.
     pub fn settle(&self, number: u64) {

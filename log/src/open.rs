@@ -156,8 +156,9 @@ impl Repair<'_> {
         let mut moved = None;
         let mut opened = Opened::default();
         for it in &unsettled {
-            opened.records += it.scan.unsettled.0;
-            opened.bytes += it.scan.unsettled.1;
+            opened.records += it.scan.unsettled.records;
+            opened.bytes += it.scan.unsettled.bytes;
+            opened.events += it.scan.unsettled.events;
         }
         let last_is_open =
             unsettled.last().is_some_and(|it| it.segment.header.sequence == previous.sequence);
@@ -286,7 +287,7 @@ impl Repair<'_> {
                 known.map_or((scan.end, scan.last), |it| (it.end, it.last.max(scan.last)));
             let last = last.max(previous.last);
             previous = Previous { sequence: header.sequence, end, last };
-            if scan.unsettled.0 == 0 {
+            if scan.unsettled.records == 0 {
                 settled.insert(header.first, last);
                 free.push((segment, header.sequence));
             } else {

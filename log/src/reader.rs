@@ -23,6 +23,8 @@ pub struct Reader {
     next_sequence: u64,
     /// Number of the last record that was returned or skipped.
     last: u64,
+    /// `true` while a record is read again, which does not increase the number of ranges.
+    is_again: bool,
 }
 
 /// The durable part of a segment.
@@ -36,7 +38,7 @@ struct Part {
 
 impl Reader {
     pub(crate) fn new(shared: Arc<Shared>, dir: PathBuf, max_ranges: usize) -> Self {
-        Self { shared, dir, max_ranges, current: None, next_sequence: 0, last: 0 }
+        Self { shared, dir, max_ranges, current: None, next_sequence: 0, last: 0, is_again: false }
     }
 
     /// Returns the next record, or `None` if there is none at present.
@@ -121,7 +123,8 @@ impl Reader {
     /// Returns the durable part of the segment to read.
     fn part(&mut self) -> Option<Part> {
         let state = self.shared.lock();
-        if state.settled.ranges().len() >= self.max_ranges {
+        let is_at_limit = state.settled.ranges().len() >= self.max_ranges;
+        if is_at_limit && !self.is_again {
             return None;
         }
         if let Some((sequence, _)) = &self.current
@@ -156,6 +159,21 @@ impl Reader {
         self.next_sequence = found.map_or(0, |it| *it.0);
         self.current = None;
         self.last = number.saturating_sub(1);
+    }
+
+    /// Returns the record `number`, which was returned before, or `None` if it is settled or damaged. Reads it also
+    /// while [`Reader::next`] returns `None` because of the number of ranges. [`Reader::next`] then continues after this
+    /// record, so use a reader of its own.
+    ///
+    /// # Errors
+    ///
+    /// The file could not be read. The call may be repeated.
+    pub fn again(&mut self, number: u64) -> Result<Option<Record>, DeviceError> {
+        self.seek(number);
+        self.is_again = true;
+        let record = self.next();
+        self.is_again = false;
+        Ok(record?.filter(|it| it.number == number))
     }
 
     /// Calls `notify` once when more records are durable, or when the log is closed. Call [`Reader::next`] again after

@@ -1,7 +1,8 @@
 //! The header of a record, which is the header of a frame.
 //!
 //! The log reads the magic, the length, the number, the epoch and the checksum, and writes the last three and the flag
-//! that announces the checksum. All other bytes belong to the caller.
+//! that announces the checksum. When a log is opened, it also reads the number of events, for its report. All other
+//! bytes belong to the caller.
 
 use crate::faults::fault;
 use crate::layout::{checksum, put, put_checksum, stored_checksum, u16_at, u32_at, u64_at};
@@ -10,6 +11,7 @@ use crate::layout::{checksum, put, put_checksum, stored_checksum, u16_at, u32_at
 pub const HEADER_LEN: usize = 64;
 
 const MAGIC: [u8; 4] = *b"TRB2";
+const EVENTS: usize = 16;
 const FLAGS: usize = 22;
 /// Flag of a frame whose checksum is set.
 const HAS_CHECKSUM: u16 = 2;
@@ -72,6 +74,11 @@ pub(crate) fn stamp(record: &mut [u8], number: u64, epoch: u64) {
 
 fn seed(epoch: u64) -> u64 {
     if fault("checksum without epoch") { 0 } else { epoch }
+}
+
+/// Returns the number of events of a record, which its header contains.
+pub(crate) fn events(record: &[u8]) -> u32 {
+    if record.len() < HEADER_LEN { 0 } else { u32_at(record, EVENTS) }
 }
 
 /// The number and the length of a record, from a header that seems to be one of this epoch.

@@ -9,6 +9,8 @@ pub struct Opened {
     pub records: u64,
     /// Bytes of these records.
     pub bytes: u64,
+    /// Number of events in these records, as their headers say.
+    pub events: u64,
     /// Parts of files that are not what was written, or that a crash left unfinished.
     pub damage: Vec<Damage>,
     /// Number of files in the folder `kept` that were removed, because the folder has a limit.

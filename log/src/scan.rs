@@ -6,7 +6,7 @@ use crate::files::Files;
 use crate::find::Segment;
 use crate::kept::Kept;
 use crate::layout::{BLOCK, align, u64_at};
-use crate::record::{HEADER_LEN, may_be_new};
+use crate::record::{HEADER_LEN, events, may_be_new};
 use crate::report::{Damage, DamageKind};
 use crate::segment::DATA;
 use crate::settled::Settled;
@@ -23,10 +23,19 @@ pub(crate) struct Scan {
     pub(crate) end: u64,
     /// Offset at which the last commit may have begun, and the last number before it.
     pub(crate) commit: (u64, u64),
-    /// Number of records that are not settled, and their bytes.
-    pub(crate) unsettled: (u64, u64),
+    /// The records that are not settled.
+    pub(crate) unsettled: Amount,
     /// Upper bound of the numbers that the records had which are lost at the end.
     pub(crate) highest: u64,
+}
+
+/// An amount of records.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Amount {
+    pub(crate) records: u64,
+    pub(crate) bytes: u64,
+    /// Number of events, as the headers of the records say.
+    pub(crate) events: u64,
 }
 
 /// The end of a segment, as the header of the next one records it.
@@ -57,7 +66,7 @@ pub(crate) fn scan(
         last: before,
         end: DATA,
         commit: (DATA, before),
-        unsettled: (0, 0),
+        unsettled: Amount::default(),
         highest: before,
     };
     let mut holes: Vec<(u64, u64, u64, bool)> = Vec::new();
@@ -82,8 +91,10 @@ pub(crate) fn scan(
                     scan.commit = (offset, scan.last);
                 }
                 if !settled.contains(number) {
-                    scan.unsettled.0 += 1;
-                    scan.unsettled.1 += len;
+                    scan.unsettled.records += 1;
+                    scan.unsettled.bytes += len;
+                    let header = walker.bytes(offset, HEADER_LEN as u64, limit).map_err(read)?;
+                    scan.unsettled.events += u64::from(events(header));
                 }
                 scan.last = number;
                 scan.end = offset + len;

@@ -185,6 +185,12 @@ pub trait Acks: Send + 'static {
     /// # Errors
     /// Returns the errors of [`Source::pull`].
     fn fail(&mut self, pull: u64, events: &[Range<usize>]) -> Result<()>;
+
+    /// Fails a pull of which it is unknown which events failed. `events` contains all events of the pull.
+    #[doc(hidden)]
+    fn fail_unknown(&mut self, pull: u64, events: Range<usize>) -> Result<()> {
+        self.fail(pull, std::slice::from_ref(&events))
+    }
 }
 
 /// The source of a connector that is only a sink. The type has no value.

@@ -273,8 +273,27 @@ fn reader_stops_at_the_limit_of_ranges() {
         }
     }
     assert_eq!(count, 2 * ranges);
+    // A record below the ranges is still read again, because only its end reduces their number.
+    assert_eq!(log.again(1).map(|it| it.number), Some(1));
+    assert_eq!(log.again(2), None, "it is settled");
     log.settle(1, 1);
     assert!(log.next().is_some());
+}
+
+#[test]
+fn events_of_unsettled_records_are_counted() {
+    let disk = SimDisk::new(1);
+    let mut log = Stepped::open(&disk, 4).unwrap();
+    for id in 1..4u64 {
+        let mut record = numbered(id, 100);
+        put(&mut record, 16, &(id as u32 * 10).to_le_bytes());
+        log.append_durably(record);
+    }
+    log.settle(2, 2);
+    log.committer.rest();
+    drop(log);
+    let log = Stepped::open(&disk, 4).unwrap();
+    assert_eq!((log.opened.records, log.opened.events), (2, 40));
 }
 
 #[test]

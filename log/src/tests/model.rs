@@ -89,6 +89,12 @@ impl Stepped {
         self.reader.next()
     }
 
+    /// Reads a record again, with a reader of its own.
+    pub(super) fn again(&self, number: u64) -> Option<Record> {
+        let mut reader = Reader::new(Arc::clone(&self.shared), DIR.into(), self.max_ranges);
+        reader.again(number).ok().flatten()
+    }
+
     pub(super) fn read_all(&mut self) -> Vec<Record> {
         self.restart_reader();
         let records = std::iter::from_fn(|| self.next()).collect();

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::clock::Clock;
 use crate::{
-    engine::{Awaited, Component, ComponentCounts, FlowStatus, Queue, Status},
+    engine::{Awaited, Component, ComponentCounts, FlowStatus, Queue, Status, Stored},
     memory::MemoryStatus,
     redact,
     watchdog::GivenUp,
@@ -101,6 +101,8 @@ struct ComponentJson {
     bytes: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     queue: Option<Queue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stored: Option<Stored>,
 }
 
 /// Counts of the events of a component.
@@ -185,9 +187,9 @@ fn seconds(duration: Duration) -> f64 {
 }
 
 impl From<&Component> for ComponentJson {
-    fn from(Component { name, kind, counts, queue, .. }: &Component) -> Self {
+    fn from(Component { name, kind, counts, queue, stored, .. }: &Component) -> Self {
         let events = EventsJson { counts: *counts, in_flight: counts.in_flight() };
         let (name, role) = (name.clone(), kind.as_str());
-        Self { name, role, events, bytes: counts.bytes, queue: *queue }
+        Self { name, role, events, bytes: counts.bytes, queue: *queue, stored: *stored }
     }
 }

@@ -90,8 +90,9 @@ fn summarise(report: &Report, failure: &mut Failure) {
     let failed = some(counts.failed, "failed");
     let discarded = some(counts.discarded, "discarded");
     let dropped = some(counts.dropped, "dropped");
+    let stored = some(counts.stored, "stored");
     let text = format!(
-        "flow `{flow}`: {} events in, {} out, {} dead-lettered{discarded}{failed}{dropped}, {:.3} s",
+        "flow `{flow}`: {} events in, {} out, {} dead-lettered{discarded}{failed}{dropped}{stored}, {:.3} s",
         counts.events_in,
         counts.events_out,
         counts.dead_lettered,
@@ -105,6 +106,7 @@ fn summarise(report: &Report, failure: &mut Failure) {
         ("discarded", counts.discarded.into()),
         ("failed", counts.failed.into()),
         ("dropped", counts.dropped.into()),
+        ("stored", counts.stored.into()),
         ("elapsed_s", elapsed.as_secs_f64().into()),
     ]);
     logging::print(Level::INFO, &text, fields);

@@ -22,7 +22,7 @@
 //! (`logging::notices`).
 //!
 //! A folder or module in this list imports only from itself and from those after it: `waiting`, `simulation`, `status`
-//! and `plan`; `connector`; `source` and `sink`; `pipeline`; `route`; `queue`; `tracking`; `parts`; `control`; `handle`
+//! and `plan`; `connector`; `source`, `sink` and `disk_queue`; `pipeline`; `route`; `queue`; `tracking`; `parts`; `control`; `handle`
 //! and `logging`; `retry`; `sync`; `spin`; `processors`, `target` and `tuning`.
 //!
 //! A flow ends when its sources have ended, when a drain is requested (`FlowHandle::drain`), or when a component fails
@@ -31,6 +31,7 @@
 
 mod connector;
 mod control;
+mod disk_queue;
 mod handle;
 mod logging;
 mod parts;
@@ -73,6 +74,7 @@ pub use self::{
     tracking::{
         deliveries::{BOUNDS, Latencies},
         stats::{Component, ComponentCounts, Counts},
+        stored::Stored,
     },
 };
 use self::{
@@ -173,7 +175,9 @@ impl Planned {
         control: Arc<Control>,
     ) -> Result<Self, flow::Error> {
         let mut counters = FlowCounters::default();
-        let tasks = plan::tasks(flow, parts, &control, &mut counters)?;
+        let with_queues = flow.with_queues();
+        let planned = with_queues.as_ref().unwrap_or(flow);
+        let tasks = plan::tasks(planned, parts, &control, &mut counters)?;
         Ok(Self { name: flow.name().to_owned(), control, counters, tasks })
     }
 
@@ -344,7 +348,7 @@ impl FlowHandle {
     ///
     /// Parts of the connector that were given up are called again.
     pub(crate) fn restart(&self, connector: &str) -> bool {
-        let Some(handle) = self.control.connector(connector) else { return false };
+        let Some(handle) = self.connector(connector) else { return false };
         self.control.calls().revive(connector);
         handle.restart();
         true
@@ -365,9 +369,14 @@ impl FlowHandle {
         self.asked(connector, "resumes", |it| it.gate.resume())
     }
 
+    /// Returns the handle of a connector of the flow file. Queues on disk are no such connectors.
+    fn connector(&self, name: &str) -> Option<Arc<ConnectorHandle>> {
+        self.control.connector(name).filter(|_| flow::owner_of(name) == name)
+    }
+
     /// Logs a request and passes it to a connector. Returns whether a connector has this name.
     fn asked(&self, connector: &str, does: &str, ask: impl FnOnce(&ConnectorHandle)) -> bool {
-        let Some(handle) = self.control.connector(connector) else { return false };
+        let Some(handle) = self.connector(connector) else { return false };
         log::within(self.control.calls().flow(), || {
             tracing::info!(component = connector, "the connector {does} because of a request");
         });

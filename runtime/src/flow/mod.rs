@@ -36,6 +36,7 @@ mod link;
 mod modes;
 mod name;
 mod pairs;
+mod queues;
 mod read;
 mod reference;
 mod schema;
@@ -61,13 +62,14 @@ pub use self::{
     schema::{Described, schema},
     source::{Located, Span},
     spec::{
-        Batch, Component, Config, Connector, OnFailure, Pipeline, Pull, Queue, Restart, Retry,
-        Spec, Unhandled, WhenFull,
+        Batch, Component, Config, Connector, Disk, OnFailure, Pipeline, Pull, Queue, Restart,
+        Retry, Spec, Unhandled, WhenFull,
     },
 };
 pub(crate) use self::{
     check::{components, fits},
     name::{FORM as NAME_FORM, is_valid as is_valid_name},
+    queues::owner_of,
     spec::{
         MOST_BATCH_BYTES, MOST_IN_FLIGHT, MOST_LINGER, SINK_BATCH_BYTES, SINK_BATCH_EVENTS,
         SINK_BATCH_LINGER,

@@ -63,6 +63,7 @@ mod rotated_hosts;
 mod servers;
 mod signals;
 mod states;
+mod stored;
 mod streams;
 mod supervision;
 mod syslog_peers;

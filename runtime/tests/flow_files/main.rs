@@ -72,6 +72,7 @@ const BEYOND_A_SCHEMA: &[&str] = &[
     "duplicated_link",
     "err_of_nothing",
     "overflow_not_linked",
+    "queues_in_one_folder",
 ];
 
 #[test]

@@ -27,6 +27,7 @@ pub(super) fn text(flows: &[FlowStatus], plugins: &[OwnMetrics]) -> String {
     about_deliveries(&mut text, flows);
     about_connectors(&mut text, flows);
     about_turns(&mut text, flows);
+    about_stored(&mut text, flows);
     about_memory(&mut text, flows);
     own::write(&mut text, plugins);
     process::write(&mut text);
@@ -56,7 +57,7 @@ fn about_flows(text: &mut Text, flows: &[FlowStatus]) {
 /// that returns the count.
 type Result = (&'static str, &'static str, fn(&ComponentCounts) -> u64);
 
-const RESULTS: [Result; 8] = [
+const RESULTS: [Result; 9] = [
     ("in", "taken", |counts| counts.taken),
     ("", "created", |counts| counts.created),
     ("out", "delivered", |counts| counts.delivered),
@@ -65,6 +66,7 @@ const RESULTS: [Result; 8] = [
     ("", "merged", |counts| counts.merged),
     ("", "failed", |counts| counts.failed),
     ("", "dropped", |counts| counts.dropped),
+    ("", "returned", |counts| counts.returned),
 ];
 
 /// A metric of the time that the tasks of a source spend: the name, the help, and the function that returns the time in
@@ -150,6 +152,16 @@ fn about_components(text: &mut Text, flows: &[FlowStatus]) {
     text.family(name, Kind::Gauge, "Memory of the events in the queue of a component.");
     for (labels, queue) in queues() {
         text.sample(name, &labels, queue.bytes);
+    }
+}
+
+fn about_stored(text: &mut Text, flows: &[FlowStatus]) {
+    let name = "tremor_stored_events";
+    text.family(name, Kind::Gauge, "Durable events in the queue on disk of a sink.");
+    for ([flow, component, _], of) in components(flows) {
+        if let Some(stored) = of.stored {
+            text.sample(name, &[flow, component], stored.now);
+        }
     }
 }
 

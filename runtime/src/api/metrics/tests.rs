@@ -11,7 +11,7 @@ use super::text;
 use crate::{
     engine::{
         Awaited, BOUNDS, Component, ComponentCounts, FlowState, FlowStatus, Kind, Latencies, Queue,
-        State, Status,
+        State, Status, Stored,
     },
     instance_metrics::OwnMetrics,
     memory::MemoryStatus,
@@ -112,6 +112,7 @@ pub(in crate::api) fn flow() -> FlowStatus {
         failed: 1,
         dropped: 2,
         dropped_at_end: 1,
+        returned: 0,
         unrecoverable: 1,
         undelivered: 0,
         bytes: 1 << 60,
@@ -123,7 +124,15 @@ pub(in crate::api) fn flow() -> FlowStatus {
             counts: [1; BOUNDS.len() + 1],
             sum: Duration::from_millis(1_500),
         });
-        Component { name: "c".to_owned(), kind, counts, queue, latencies, replays_failed: None }
+        Component {
+            name: "c".to_owned(),
+            kind,
+            counts,
+            queue,
+            latencies,
+            replays_failed: None,
+            stored: (kind == Kind::Sink).then_some(Stored { at_start: 5, now: 70 }),
+        }
     };
     let errors = BTreeMap::from([("connection lost", 3)]);
     FlowStatus {
@@ -174,6 +183,7 @@ fn text_is_valid_for_unusual_names_of_flows() {
     let state = find(&samples, "tremor_flow_state", &[("flow", ODD), ("state", "draining")]);
     assert_eq!(state[0].2, 1.0);
     assert_eq!(find(&samples, "tremor_queue_bytes", &[("role", "sink")])[0].2, 900.0);
+    assert_eq!(find(&samples, "tremor_stored_events", &of_flow)[0].2, 70.0);
     assert_eq!(find(&samples, "tremor_errors_total", &[("kind", "connection lost")])[0].2, 3.0);
     let pulls = [("operation", "pull"), ("kind", "timeout")];
     assert_eq!(find(&samples, "tremor_retries_total", &pulls)[0].2, 5.0);

@@ -29,8 +29,8 @@ pub(crate) struct Ending<'t> {
 
 impl Ending<'_> {
     /// Completes once the flow no longer needs the connector: if the flow was stopped; if the flow drains and the
-    /// connector has no sink; if the queue of the sink has ended and the sink has no events; or if the sink stops no
-    /// source and has to give up what it has.
+    /// connector has no sink; if the queue of the sink has ended and the sink has no events; if the flow drains and the
+    /// events of the sink stay on disk; or if the sink stops no source and has to give up what it has.
     pub(crate) fn poll(&mut self, context: &Context<'_>) -> Poll<()> {
         if self.stopped.poll(context).is_ready() {
             return Poll::Ready(());
@@ -45,7 +45,11 @@ impl Ending<'_> {
             // another task has to end the source.
             *self.retiring = Some(log::spawn(retire(source, self.control.clone())));
         }
-        if !sink.when_full.blocks() && self.gives_up.poll(context, self.name).is_ready() {
+        // The sink does not run, so in a drain its events stay on disk.
+        let is_left_stored = sink.is_stored && sink.may_give_up() && drains.is_ready();
+        if is_left_stored
+            || (sink.may_give_up() && self.gives_up.poll(context, self.name).is_ready())
+        {
             return Poll::Ready(());
         }
         sink.poll_done(context)

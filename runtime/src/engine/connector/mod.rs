@@ -414,7 +414,7 @@ impl ConnectorTask {
     /// sink is still needed, because events for it may arrive, unless the sink has to give up what it has.
     fn ends_with(&self) -> Phase {
         match &self.sink {
-            Some(sink) if !sink.when_full.blocks() && self.control.has_given_up(&self.name) => {
+            Some(sink) if sink.may_give_up() && self.control.has_given_up(&self.name) => {
                 Phase::Running
             }
             Some(_) => Phase::Stopped,

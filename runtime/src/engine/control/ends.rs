@@ -28,10 +28,18 @@ pub(super) struct Ends {
 }
 
 impl State {
-    /// Returns whether the sink of `connector` has to give up what it has.
+    /// Returns whether the sink of `connector` has to give up what it has. A sink whose events stay on disk does so in a
+    /// drain while it is down.
     fn gives_up(&self, connector: &str) -> bool {
-        let mut sinks = self.sinks.iter().filter(|sink| !sink.when_full.blocks());
-        sinks.any(|it| it.connector.name() == connector && (it.gives_up || self.ends.gives_up))
+        let drains = self.phase >= Phase::Draining;
+        let gives_up = |it: &super::Sink| {
+            if it.when_full.blocks() {
+                it.is_stored && drains && it.is_down()
+            } else {
+                it.gives_up || self.ends.gives_up
+            }
+        };
+        self.sinks.iter().any(|it| it.connector.name() == connector && gives_up(it))
     }
 
     /// Lets each sink that stops no source give up what it has if it had enough time at `now`: `limit` after all tasks

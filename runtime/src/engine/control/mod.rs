@@ -22,13 +22,9 @@ use std::{
 
 use tremor_pdk::Error;
 
+pub(crate) use self::sink::Treatment;
 use crate::engine::{
-    control::{
-        buffers::Buffers,
-        ends::Ends,
-        queues::Queues,
-        sink::{HasSenders, Sink},
-    },
+    control::{buffers::Buffers, ends::Ends, queues::Queues, sink::Sink},
     handle::{
         ConnectorHandle,
         status::{Awaited, Bound, Status, Unfinished},
@@ -38,7 +34,7 @@ use crate::engine::{
     retry::breaker::Outage,
     sync::watch::{Waiter, Watch},
 };
-use crate::{clock::Clock, flow::WhenFull, memory::FlowMemory, watchdog::Calls};
+use crate::{clock::Clock, memory::FlowMemory, watchdog::Calls};
 
 /// The phase of a flow. A flow never returns to an earlier phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -255,15 +251,14 @@ impl Control {
     }
 
     /// Adds the sink `node` of `connector`. `sources` lists the sources whose events may reach the sink, each with its
-    /// node and the name of its connector. Sources wait for the sink only if `when_full` is to block. `has_senders` returns
-    /// whether a task may still send to the queue of the sink.
+    /// node and the name of its connector.
     pub(crate) fn add_sink(
         &self,
         node: u32,
         connector: Arc<ConnectorHandle>,
         sources: Vec<(u32, String)>,
         outage: Weak<Outage>,
-        (when_full, has_senders): (WhenFull, HasSenders),
+        Treatment { when_full, is_stored, has_senders }: Treatment,
     ) {
         let sink = Sink {
             node,
@@ -271,6 +266,7 @@ impl Control {
             sources,
             is_ready: !when_full.blocks(),
             when_full,
+            is_stored,
             has_senders,
             ended_at: None,
             gives_up: false,
@@ -431,11 +427,12 @@ impl Future for Reached<'_> {
 mod tests {
     use std::sync::{Arc, Weak};
 
-    use super::{Awaited, Clock, ConnectorHandle, Control, HasSenders, WhenFull};
-    use crate::engine::handle::status::State;
+    use super::{Awaited, Clock, ConnectorHandle, Control, Treatment};
+    use crate::{engine::handle::status::State, flow::WhenFull};
 
-    fn blocks() -> (WhenFull, HasSenders) {
-        (WhenFull::Block, Box::new(|| true))
+    fn blocks() -> Treatment {
+        let has_senders = Box::new(|| true);
+        Treatment { when_full: WhenFull::Block, is_stored: false, has_senders }
     }
 
     #[test]

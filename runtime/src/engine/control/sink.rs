@@ -16,6 +16,17 @@ use crate::flow::WhenFull;
 /// Returns whether a task may still send to a queue.
 pub(crate) type HasSenders = Box<dyn Fn() -> bool + Send + Sync>;
 
+/// The treatment of events that a sink cannot deliver at the moment.
+pub(crate) struct Treatment {
+    /// The treatment of events for which the queue of the sink has no capacity. Unless it blocks, no source waits for the
+    /// sink.
+    pub(crate) when_full: WhenFull,
+    /// `true` if the events of the sink stay in its queue on disk until it has delivered them.
+    pub(crate) is_stored: bool,
+    /// Returns whether a task may still send to the queue of the sink.
+    pub(crate) has_senders: HasSenders,
+}
+
 /// The part of a sink's state on which the sources that feed it depend.
 pub(super) struct Sink {
     pub(super) node: u32,
@@ -27,6 +38,8 @@ pub(super) struct Sink {
     /// The treatment of events for which the queue of the sink has no capacity. Unless it blocks, no source waits for the
     /// sink.
     pub(super) when_full: WhenFull,
+    /// `true` if the events of the sink stay in its queue on disk until it has delivered them.
+    pub(super) is_stored: bool,
     /// Returns whether a task may still send to the queue of the sink.
     pub(super) has_senders: HasSenders,
     /// Time at which all tasks were found to have ended that send to the queue of the sink.
@@ -51,13 +64,17 @@ impl Debug for Sink {
 impl Sink {
     /// Returns whether the source of the connector `source` is not pulled because of this sink.
     fn holds_up(&self, source: &str) -> bool {
-        let is_down = || self.outage.upgrade().is_some_and(|outage| outage.is_down());
         // If a connector has a source and a sink, an outage of the sink never stops the source.
         self.awaited_by(source)
             || (self.when_full.blocks()
                 && self.feeds(source)
                 && self.connector.name() != source
-                && is_down())
+                && self.is_down())
+    }
+
+    /// Returns whether the peer of the sink accepts no events.
+    pub(super) fn is_down(&self) -> bool {
+        self.outage.upgrade().is_some_and(|outage| outage.is_down())
     }
 
     /// Returns whether the source of the connector `source` may not begin because of this sink.

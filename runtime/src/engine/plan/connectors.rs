@@ -13,9 +13,10 @@ use super::{
 use crate::engine::{
     connector::{self, ConnectorTask, Life},
     control::{
-        Control,
+        Control, Treatment,
         overrun::{CALL_LIMIT, HANG_LIMIT, fail_hanging},
     },
+    disk_queue::DiskQueue,
     handle::ConnectorHandle,
     logging::notices::{FlowNotices, Notices},
     parts::{ConnectorType, Parts},
@@ -32,11 +33,12 @@ use crate::engine::{
         retry::{self, Retries},
     },
     source::{SourceSide, intake::IntakeState, worker::Worker},
-    sync::gauge::Gauge,
+    sync::{flush_request::FlushRequest, gauge::Gauge},
+    tracking::stats::FlowCounters,
 };
 use crate::{
     codec::MakeCodec,
-    flow::{self, Flow, Node, NodeId, Role},
+    flow::{self, Flow, Node, NodeId, Role, owner_of},
 };
 
 /// Circuit breakers by the node of the source.
@@ -53,6 +55,9 @@ pub(super) struct Connectors<'p> {
     pub(super) helpers: Helpers,
     pub(super) breakers: Breakers,
     pub(super) notices: Arc<FlowNotices>,
+    pub(super) counters: &'p mut FlowCounters,
+    /// Flush requests by the name of the sink.
+    pub(super) flush_requests: HashMap<String, Arc<FlushRequest>>,
 }
 
 impl Connectors<'_> {
@@ -69,7 +74,8 @@ impl Connectors<'_> {
         if source.is_none() && sink.is_none() {
             return Ok(None);
         }
-        let ConnectorType { codec, make } = self.parts.connector(spec)?;
+        let ConnectorType { codec, make } =
+            if spec.is_queue() { self.disk_queue(spec)? } else { self.parts.connector(spec)? };
         let name: Arc<str> = spec.name.value.as_str().into();
         let sink_id = sink.as_ref().map(|(id, _)| *id);
         // The receiver of the queue ends its sending side, so the outage comes first.
@@ -104,6 +110,31 @@ impl Connectors<'_> {
         Ok(Some(task))
     }
 
+    /// Returns the flush request that the queue on disk of a sink sets.
+    fn flush_request(&mut self, sink: &str) -> Arc<FlushRequest> {
+        self.flush_requests.entry(sink.to_owned()).or_default().clone()
+    }
+
+    /// Returns the connector of a queue on disk.
+    fn disk_queue(&mut self, spec: &flow::Connector) -> Result<ConnectorType, flow::Diagnostic> {
+        let (flow, name) = (self.flow, spec.name.value.as_str());
+        let Some(disk) = &spec.queue.disk else {
+            return Err(flow.error(spec.name.at, format!("queue `{name}` has no folder")));
+        };
+        let sink = owner_of(name);
+        let queue = DiskQueue {
+            name: name.into(),
+            path: flow.folder().join(&disk.path.value),
+            max_bytes: disk.max_bytes.get(),
+            owner: format!("{}/{sink}", flow.name()),
+            control: self.control.clone(),
+            counters: self.counters.stored(sink),
+            flush_request: self.flush_request(sink),
+            account: self.control.memory().account(sink),
+        };
+        Ok(queue.connector())
+    }
+
     fn source(
         &mut self,
         task: &ConnectorTask,
@@ -127,6 +158,7 @@ impl Connectors<'_> {
                 sizer: batch_sizer(spec),
             },
             helpers: self.helpers.remove(&id).unwrap_or_default(),
+            waits_for_memory: !spec.is_queue(),
             control: self.control.clone(),
         })
     }
@@ -150,7 +182,11 @@ impl Connectors<'_> {
             task.handle.clone(),
             sources,
             Arc::downgrade(&task.outage),
-            (spec.queue.when_full, queue.has_senders()),
+            Treatment {
+                when_full: spec.queue.when_full,
+                is_stored: spec.is_stored(),
+                has_senders: queue.has_senders(),
+            },
         );
         let encoder = codec.map(MakeCodec::encoder).transpose();
         Ok(SinkSide {
@@ -174,6 +210,8 @@ impl Connectors<'_> {
             handle: task.handle.clone(),
             outage: task.outage.clone(),
             when_full: spec.queue.when_full,
+            is_stored: spec.is_stored(),
+            flush_request: self.flush_request(&spec.name.value),
             silent_since: None,
         })
     }
@@ -212,7 +250,7 @@ fn handle(
 ) -> Arc<ConnectorHandle> {
     let handle = ConnectorHandle::new(name.clone(), queue, control.clock().clone())
         .on_failure(spec.on_failure)
-        .counted_in(control.memory().account(name));
+        .counted_in(control.memory().account(owner_of(name)));
     let handle = Arc::new(handle);
     control.add(handle.clone());
     fail_hanging(control, name, spec.hang_limit.unwrap_or(HANG_LIMIT));

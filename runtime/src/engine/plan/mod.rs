@@ -89,6 +89,8 @@ pub(crate) fn tasks(
         helpers,
         breakers: HashMap::new(),
         notices: Arc::default(),
+        counters,
+        flush_requests: HashMap::new(),
     };
     let mut tasks = Tasks::default();
     for index in 0..flow.spec.connectors.len() {

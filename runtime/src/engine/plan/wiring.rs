@@ -13,7 +13,7 @@ use crate::{
         target::{Ports, Target},
         tracking::stats::{FlowCounters, Stats},
     },
-    flow::{self, ERR, Flow, Node, NodeId, OUT, Role, WhenFull},
+    flow::{self, ERR, Flow, Node, NodeId, OUT, Role, WhenFull, owner_of},
 };
 
 /// The queues of a flow: one before each sink, and one before each pipeline that is a task.
@@ -53,7 +53,7 @@ impl Queues {
             let (sender, receiver) =
                 queue::bounded(bounds, overflow, control.processors(), control.clock());
             let queue = if drops { sender.settle_on_entry() } else { sender };
-            receiver.gauge().count_in(control.memory().account(&node.name));
+            receiver.gauge().count_in(control.memory().account(owner_of(&node.name)));
             control.add_queue(id.number(), receiver.senders());
             counters.set_queue(&node.name, node.role, receiver.gauge());
             let (name, stats) = (node.name.as_str().into(), counters.of(&node.name, node.role));
@@ -75,6 +75,7 @@ impl Queues {
                 stats: stats.clone(),
                 when_full: when_full(targets.flow, targets.flow.graph.node(*id)),
                 overflow,
+                is_stored: is_stored(targets.flow, targets.flow.graph.node(*id)),
                 is_for_overflow: at >= targets.linked,
                 stalled: stalled.clone(),
             })
@@ -163,6 +164,11 @@ impl<'t> Targets<'t> {
             self.queued.len() - 1
         }))
     }
+}
+
+/// Returns whether the events of a sink stay in its queue on disk until the sink has delivered them.
+fn is_stored(flow: &Flow, node: &Node) -> bool {
+    node.role == Role::Sink && flow.spec.connectors[node.index].is_stored()
 }
 
 /// Returns whether a component drops events that it cannot handle when its port `err` is not linked.

@@ -36,6 +36,8 @@ pub(crate) struct Outlet {
     pub(crate) overflow: Vec<usize>,
     /// The treatment of batches for which this queue has no capacity.
     pub(crate) when_full: WhenFull,
+    /// `true` if the events stay on disk until the receiver has delivered them.
+    pub(crate) is_stored: bool,
     /// `true` if the component sends only such batches to this queue.
     pub(crate) is_for_overflow: bool,
     /// State of the receiver, if the receiver is a sink.
@@ -214,11 +216,11 @@ impl Outlets {
         self.pass_overflow(at, OverflowReason::QueueFull, ready);
         let Some(refused) = refused else { return Poll::Ready(()) };
         // The queue returns the batch because the task of its receiver has ended.
-        let Outlet { queue, stats, when_full, overflow, .. } = &mut self.all[at];
+        let Outlet { queue, stats, when_full, overflow, is_stored, .. } = &mut self.all[at];
         if when_full.drops() || !overflow.is_empty() {
             queue.add_overflow(refused);
             self.pass_overflow(at, OverflowReason::FlowEnded, ready);
-        } else {
+        } else if !*is_stored {
             // Dropping the batch fails its events.
             stats.left(refused.left());
         }
@@ -299,6 +301,7 @@ mod tests {
             stats: Arc::default(),
             overflow: Vec::new(),
             when_full,
+            is_stored: false,
             is_for_overflow: false,
             stalled: Arc::default(),
         }

@@ -4,6 +4,7 @@ mod answer;
 mod aside;
 pub(crate) mod backlog;
 mod encode;
+mod ending;
 mod items;
 pub(crate) mod lane;
 pub(crate) mod pending;
@@ -17,7 +18,7 @@ pub(crate) mod terms;
 use std::{
     future::poll_fn,
     sync::Arc,
-    task::{Context, Poll},
+    task::Poll,
     time::{Duration, Instant},
 };
 
@@ -32,10 +33,9 @@ use crate::engine::{
         gate::{self, Side},
         series::Retried,
     },
-    logging::losses::OverflowReason,
     queue::{Queued, Receiver},
     retry::breaker::Outage,
-    route::{fan_out::count_drop, relief::Relief, router::Router},
+    route::{relief::Relief, router::Router},
     sink::{
         backlog::Backlog,
         pending::{Part, Pending, State},
@@ -44,7 +44,10 @@ use crate::engine::{
         signals::next_tick,
         terms::Terms,
     },
-    sync::turn::Turn,
+    sync::{
+        flush_request::{self, FlushRequest},
+        turn::Turn,
+    },
     tracking::tap::IN,
 };
 use crate::{codec::BatchEncoder, dynamic::DynSink, flow::WhenFull};
@@ -78,6 +81,10 @@ pub(crate) struct SinkSide {
     pub(crate) outage: Arc<Outage>,
     /// The treatment of events for which the queue has no capacity.
     pub(crate) when_full: WhenFull,
+    /// `true` if the events of the sink stay in its queue on disk until the sink has delivered them.
+    pub(crate) is_stored: bool,
+    /// Set while the queue on disk waits until the sink has delivered what it has.
+    pub(crate) flush_request: Arc<FlushRequest>,
     /// Time since which the sink should have answered a delivery and the peer has accepted none. Always `None` if the
     /// sink may stop its sources.
     pub(crate) silent_since: Option<Instant>,
@@ -97,6 +104,8 @@ enum Step {
     Flush,
     /// The connector was paused or resumed.
     Gate,
+    /// The queue on disk has begun or ended to wait for what the sink has.
+    FlushRequest,
     /// The flow was stopped, the connection was lost, or the sink has to give up what it has.
     Interrupted,
 }
@@ -154,6 +163,10 @@ struct Session<'s> {
     /// `true` once the queue has ended and the router was closed.
     has_ended: bool,
     gate: gate::Changes<'s>,
+    /// Changes of the flush request. `None` if the sink has no queue on disk.
+    flush_requests: Option<flush_request::Changes<'s>>,
+    /// `true` if deliveries do not wait for more batches because of the flush request.
+    is_flush_requested: bool,
     /// `true` if the gate has been notified of the pause: the connector is paused, and no delivery is in flight.
     is_pause_reported: bool,
     /// `true` if the sink counts as down only because the connector is paused.
@@ -161,60 +174,6 @@ struct Session<'s> {
 }
 
 impl SinkSide {
-    /// Fails or drops all undelivered events, because the sink has ended permanently, and counts them.
-    pub(crate) fn abandon(mut self) {
-        let drops = self.when_full.drops();
-        self.backlog.take_back();
-        if self.undrained && drops {
-            tracing::warn!(
-                component = &*self.router.name,
-                "the sink ended while it buffered events that count as delivered, as `queue.when_full` permits"
-            );
-        } else if self.undrained {
-            // The sink has acknowledged events that it still buffers, so these do not fail.
-            self.control.leave_undrained();
-        }
-        let (stats, waiting) = (&self.router.stats, self.backlog.left());
-        self.backlog.fail();
-        let queued = self.queue.close();
-        if drops {
-            stats.taken(queued.events);
-            let (events, why) = (waiting.events + queued.events, OverflowReason::FlowEnded);
-            count_drop(&self.router.name, events, why, stats, &self.control);
-        } else {
-            stats.left(queued);
-            stats.failed(waiting.events);
-            stats.undelivered(waiting.lost);
-        }
-    }
-
-    /// Passes all undelivered events on to `err`, if the queue does so with events for which it has no capacity.
-    pub(crate) async fn pass_on_undelivered(&mut self) {
-        if self.when_full != WhenFull::DeadLetter {
-            return;
-        }
-        self.backlog.take_back();
-        for item in self.backlog.take_items() {
-            self.router.pass_on(item, OverflowReason::FlowEnded).await;
-        }
-        while let Some(queued) = self.queue.take_any() {
-            self.router.stats.taken(queued.events());
-            self.router.pass_on(queued.item, OverflowReason::FlowEnded).await;
-        }
-    }
-
-    /// Completes once the queue has ended and all deliveries were answered. If an attempt to close the sink was made,
-    /// also waits until the sink is closed. The sink may be disconnected meanwhile.
-    pub(crate) fn poll_done(&self, context: &Context<'_>) -> Poll<()> {
-        if self.undrained || (self.when_full.blocks() && !self.backlog.is_empty()) {
-            return Poll::Pending;
-        }
-        // The tasks that feed the sink may give up its deliveries before they end, so the task is woken by their end.
-        let ended = self.queue.poll_ended(context);
-        let is_empty = self.backlog.is_empty() && self.backlog.is_aside_empty();
-        if is_empty { ended } else { Poll::Pending }
-    }
-
     /// Lets the tasks that feed the sink give up its waiting deliveries, if the sink stops no source and is down. Call
     /// [`Backlog::take_back`] before the sink continues.
     fn set_aside(&mut self) {
@@ -226,6 +185,7 @@ impl SinkSide {
     /// Runs the sink of one connection until the connection ends.
     pub(crate) async fn run(&mut self, mut sink: Box<dyn DynSink>, connection: &Connection) -> End {
         let (control, handle) = (self.control.clone(), self.handle.clone());
+        let flush_request = self.flush_request.clone();
         self.backlog.take_back();
         self.retries.try_now();
         self.silent_since = None;
@@ -240,10 +200,10 @@ impl SinkSide {
         let mut session = Session {
             sink,
             connection,
-            interrupt: if self.when_full.blocks() {
-                interrupt
-            } else {
+            interrupt: if self.may_give_up() {
                 interrupt.or_given_up(handle.name())
+            } else {
+                interrupt
             },
             turn: Turn::default(),
             demand,
@@ -252,6 +212,8 @@ impl SinkSide {
             tick: next_tick(self.tick, control.clock(), self.tick),
             has_ended: false,
             gate: handle.gate.changes(),
+            flush_requests: self.is_stored.then(|| flush_request.changes()),
+            is_flush_requested: false,
             is_pause_reported: false,
             is_down_by_pause: false,
             side: self,
@@ -327,7 +289,7 @@ impl Session<'_> {
                     Ok(())
                 }
                 Step::Flush => self.flush().await,
-                Step::Gate | Step::Complete => Ok(()),
+                Step::Gate | Step::FlushRequest | Step::Complete => Ok(()),
                 Step::Interrupted => Err(End::Interrupted),
             };
             if let Err(end) = result {
@@ -342,8 +304,9 @@ impl Session<'_> {
     fn count_memory(&mut self) {
         let side = &mut *self.side;
         side.handle.set_in_flight_bytes(side.backlog.weight());
+        self.is_flush_requested = side.flush_request.is_set();
         if side.backlog.is_batching() {
-            side.backlog.set_is_short(!side.control.memory().is_open());
+            side.backlog.set_is_short(self.is_flush_requested || !side.control.memory().is_open());
         }
     }
 
@@ -388,7 +351,8 @@ impl Session<'_> {
             return Step::Due(due);
         }
         let gathers = self.demand.gathers;
-        let Self { side, sink, interrupt, turn, alarm, gate, .. } = self;
+        let is_flush_requested = self.is_flush_requested;
+        let Self { side, sink, interrupt, turn, alarm, gate, flush_requests, .. } = self;
         poll_fn(|context| {
             side.backlog.take_back();
             if !side.backlog.slots.is_empty()
@@ -411,7 +375,7 @@ impl Session<'_> {
             // Every delivery in flight was polled above, so the sink has received them.
             if conditions.may_flush
                 && !side.backlog.slots.is_empty()
-                && side.is_flush_due(gathers, conditions.is_paused)
+                && (side.is_flush_due(gathers, conditions.is_paused) || is_flush_requested)
             {
                 return Poll::Ready(Step::Flush);
             }
@@ -420,6 +384,11 @@ impl Session<'_> {
             }
             if gate.poll(context, conditions.is_paused).is_ready() {
                 return Poll::Ready(Step::Gate);
+            }
+            if let Some(requests) = flush_requests
+                && requests.poll(context, is_flush_requested).is_ready()
+            {
+                return Poll::Ready(Step::FlushRequest);
             }
             let due = alarm.poll_earliest(context, conditions.times).map(Step::Due);
             if due.is_pending() {

@@ -425,7 +425,7 @@ impl Intake {
                 None => acks.ack(pull),
                 // The positions are unknown or invalid, so any event of the pull may have failed.
                 Some(failed) if failed.last().is_none_or(|last| last.end > all.end) => {
-                    acks.fail(pull, std::slice::from_ref(&all))
+                    acks.fail_unknown(pull, all)
                 }
                 Some(failed) => acks.fail(pull, &failed),
             };
@@ -450,8 +450,7 @@ impl Intake {
         self.in_flight = Amount::default();
         for (pull, open) in (first..).zip(self.open.drain(..)) {
             if let (false, Some(acks)) = (open.is_reported, &mut self.acks) {
-                let all = 0..open.amount.events;
-                result = result.and(acks.fail(pull, std::slice::from_ref(&all)));
+                result = result.and(acks.fail_unknown(pull, 0..open.amount.events));
             }
         }
         result

@@ -63,6 +63,8 @@ pub(crate) struct SourceSide {
     pub(crate) worker: Worker,
     /// Workers of the helper tasks, which process batches in parallel with the source's own task.
     pub(crate) helpers: Vec<Worker>,
+    /// `false` if the source is pulled even if the flow may not borrow memory, because its events are accepted already.
+    pub(crate) waits_for_memory: bool,
     pub(crate) control: Arc<Control>,
     pub(crate) notices: Arc<Notices>,
     /// Circuit breaker, which is open while a sink that the source feeds is down.
@@ -172,7 +174,11 @@ impl SourceSide {
             // The value is the same for each connection.
             _ = self.worker.router.stats.replays_failed.set(!ledger.is_final);
         }
-        let intake = intake.with_memory(self.control.memory().clone());
+        let intake = if self.waits_for_memory {
+            intake.with_memory(self.control.memory().clone())
+        } else {
+            intake
+        };
         let intake = Arc::new(SharedIntake::new(intake, processors.clone(), clock.clone()));
         self.worker.router.connection = Some(connection.clone());
         let gate = &self.handle.gate;

@@ -25,6 +25,7 @@ mod relieving;
 mod retrying;
 mod rounds;
 mod stopping;
+mod storing;
 mod supervising;
 mod ticking;
 mod timed;

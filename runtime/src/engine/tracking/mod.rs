@@ -2,5 +2,6 @@
 
 pub(crate) mod deliveries;
 pub(crate) mod stats;
+pub(crate) mod stored;
 pub(crate) mod tap;
 pub(crate) mod token;

@@ -16,10 +16,11 @@ use crate::engine::{
     sync::gauge::{Gauge, Queue},
     tracking::{
         deliveries::{Deliveries, Latencies},
+        stored::{Stored, StoredCounters},
         tap::{IN, Tap},
     },
 };
-use crate::flow::{ERR, OUT, Role};
+use crate::flow::{ERR, OUT, Role, owner_of};
 
 /// Numbers of events that were left in a queue or in a sink at the end of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,7 +35,7 @@ macro_rules! counts {
     ($($(#[$about:meta])* $name:ident,)*) => {
         /// Numbers of a component's events so far, by their outcome.
         ///
-        /// `taken + created = delivered + dead_lettered + discarded + merged + failed + dropped +`
+        /// `taken + created = delivered + dead_lettered + discarded + merged + failed + dropped + returned +`
         /// [`in_flight`](ComponentCounts::in_flight).
         ///
         /// The admin API serializes this type. The serialized form omits the fields that an API response has elsewhere
@@ -122,6 +123,8 @@ counts! {
     dropped,
     /// Events among `dropped` that the sink dropped because the flow ended.
     dropped_at_end,
+    /// Events that a sink has taken and not delivered when its flow ended, and that stay in its queue on disk.
+    returned,
     /// Failed events whose source is not notified, because it requests no acknowledgements.
     #[serde(skip)]
     unrecoverable,
@@ -148,7 +151,25 @@ impl ComponentCounts {
         let entered = self.taken + self.created;
         let handed_on = self.delivered + self.dead_lettered;
         let left = handed_on + self.discarded + self.merged + self.failed + self.dropped;
+        let left = left + self.returned;
         entered.cast_signed().wrapping_sub(left.cast_signed())
+    }
+
+    /// Adds the events that failed in the queue on disk of this sink, as if the sink had taken them. All other events of
+    /// the queue are on disk or were counted by the sink.
+    fn add_failed(&mut self, queue: &Self) {
+        self.taken += queue.dead_lettered + queue.discarded + queue.failed + queue.dropped;
+        self.dead_lettered += queue.dead_lettered;
+        self.discarded += queue.discarded;
+        self.failed += queue.failed;
+        self.dropped += queue.dropped;
+        self.dropped_at_end += queue.dropped_at_end;
+        // Copies of dead letters for further targets of `err`.
+        self.created += queue.created;
+        self.delivered += queue.created;
+        self.letters += queue.created;
+        self.unrecoverable += queue.unrecoverable;
+        self.undelivered += queue.undelivered;
     }
 }
 
@@ -169,6 +190,8 @@ pub struct Component {
     /// `true` if the component is a source that reads failed events again, and `false` if it is one that only reports
     /// failures to its peers. `None` for other components, and for sources that request no acknowledgements.
     pub replays_failed: Option<bool>,
+    /// Numbers of the events in the queue on disk, if the component is a sink that has one.
+    pub stored: Option<Stored>,
 }
 
 /// Numbers of a flow's events so far, by their outcome.
@@ -187,6 +210,10 @@ pub struct Counts {
     pub failed: u64,
     /// Events that sinks dropped because their queues were full or the flow ended, as `queue.when_full` sets.
     pub dropped: u64,
+    /// Events that are in queues on disk, and that the next run of the flow delivers.
+    pub stored: u64,
+    /// Events that were in queues on disk when these were opened.
+    pub stored_at_start: u64,
     /// Failed events whose source is not notified, because it requests no acknowledgements. Excludes `undelivered`.
     pub unrecoverable: u64,
     /// Events that failed when the flow ended, because they were not delivered by then, and whose source is not
@@ -198,7 +225,10 @@ impl Counts {
     /// Returns the sums over all components.
     pub(crate) fn of(components: &[Component]) -> Self {
         let mut sum = Self::default();
-        for Component { kind, counts, .. } in components {
+        for Component { kind, counts, stored, .. } in components {
+            let Stored { at_start, now } = stored.unwrap_or_default();
+            sum.stored += now;
+            sum.stored_at_start += at_start;
             match kind {
                 Role::Source => sum.events_in += counts.taken,
                 Role::Sink => sum.events_out += counts.delivered.saturating_sub(counts.letters),
@@ -217,8 +247,8 @@ impl Counts {
     /// Returns the counts of a flow that was abandoned because calls of its components hang. Events that were read or
     /// created, and whose outcome is unknown, count as failed.
     pub(crate) fn with_remainder_failed(mut self, components: &[Component]) -> Self {
-        let (mut entered, mut ended) =
-            (self.events_in, self.discarded + self.failed + self.dropped);
+        let mut entered = self.events_in + self.stored_at_start;
+        let mut ended = self.discarded + self.failed + self.dropped + self.stored;
         for Component { kind, counts, .. } in components {
             entered += counts.created;
             ended += counts.merged + if *kind == Role::Sink { counts.delivered } else { 0 };
@@ -252,6 +282,8 @@ struct ComponentCounters {
     queue: Option<Gauge>,
     /// Names of the component's ports other than `in`, `out` and `err`.
     ports: Vec<String>,
+    /// Counters of the component's queue on disk, if it has one.
+    stored: Option<Arc<StoredCounters>>,
 }
 
 impl FlowCounters {
@@ -263,6 +295,11 @@ impl FlowCounters {
     /// Sets the queue of a component.
     pub(crate) fn set_queue(&mut self, name: &str, kind: Role, queue: Gauge) {
         self.component(name, kind).queue = Some(queue);
+    }
+
+    /// Returns the counters of the queue on disk of a sink. Adds the queue if it is new.
+    pub(crate) fn stored(&mut self, sink: &str) -> Arc<StoredCounters> {
+        self.component(sink, Role::Sink).stored.get_or_insert_default().clone()
     }
 
     /// Sets the names of a component's ports other than `in`, `out` and `err`.
@@ -296,13 +333,14 @@ impl FlowCounters {
         let known = self.0.iter().position(|it| it.name == name && it.kind == kind);
         let at = known.unwrap_or_else(|| {
             let (name, stats) = (name.to_owned(), Arc::default());
-            self.0.push(ComponentCounters { name, kind, stats, queue: None, ports: Vec::new() });
+            let (queue, ports, stored) = (None, Vec::new(), None);
+            self.0.push(ComponentCounters { name, kind, stats, queue, ports, stored });
             self.0.len() - 1
         });
         &mut self.0[at]
     }
 
-    /// Returns all components with their current counts.
+    /// Returns all components with their current counts. Queues on disk are part of their sinks.
     pub(crate) fn components(&self) -> Vec<Component> {
         let component = |it: &ComponentCounters| Component {
             name: it.name.clone(),
@@ -311,7 +349,18 @@ impl FlowCounters {
             queue: it.queue.as_ref().map(Gauge::queue),
             latencies: (it.kind == Role::Sink).then(|| it.stats.deliveries.latencies()),
             replays_failed: it.stats.replays_failed.get().copied(),
+            stored: it.stored.as_ref().map(|it| it.stored()),
         };
-        self.0.iter().map(component).collect()
+        let is_queue = |it: &&ComponentCounters| owner_of(&it.name) != it.name;
+        let mut components: Vec<_> =
+            self.0.iter().filter(|it| !is_queue(it)).map(component).collect();
+        for queue in self.0.iter().filter(is_queue) {
+            let sink =
+                |it: &&mut Component| it.kind == Role::Sink && it.name == owner_of(&queue.name);
+            if let Some(sink) = components.iter_mut().find(sink) {
+                sink.counts.add_failed(&queue.stats.counts());
+            }
+        }
+        components
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The schema of a connector marks a key whose value is such a resource with `"x-exclusive": KIND`. The kind is `tcp` or
 //! `udp` for an address `HOST:PORT`, and `file` for a path. With `"x-shared-by": KEY`, connectors share the resource if
-//! each of them sets this key to `true`.
+//! each of them sets this key to `true`. The folder of a queue on disk is such a resource too.
 
 use std::{
     collections::HashSet,
@@ -32,6 +32,7 @@ struct Claim<'f> {
 enum Resource {
     Address { protocol: Protocol, host: Host, port: u16 },
     File(PathBuf),
+    Folder(PathBuf),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -56,10 +57,11 @@ pub(super) fn check(flow: &Flow, resolver: &dyn Resolver, report: &mut Report) {
             continue;
         }
         let kind = &connector.component.name.value;
-        let Lookup::Known { schema: Some(schema) } = resolver.find(Kind::Connector, kind) else {
-            continue;
+        let own = match resolver.find(Kind::Connector, kind) {
+            Lookup::Known { schema: Some(schema) } => claims_of(flow, connector, &schema),
+            _ => Vec::new(),
         };
-        for claim in claims_of(flow, connector, &schema) {
+        for claim in own.into_iter().chain(claim_of_queue(flow, connector)) {
             if let Some(other) = claims.iter().find(|other| claim.collides_with(other)) {
                 claim.report(other, report);
             }
@@ -88,6 +90,19 @@ fn claims_of<'f>(flow: &Flow, connector: &'f Connector, schema: &Value) -> Vec<C
     keys.filter_map(claim).collect()
 }
 
+/// Returns the claim of a queue on disk to its folder.
+fn claim_of_queue<'f>(flow: &Flow, connector: &'f Connector) -> Option<Claim<'f>> {
+    let path = &connector.queue.disk.as_ref()?.path;
+    Some(Claim {
+        connector: &connector.name.value,
+        key: "queue.disk.path".to_owned(),
+        at: path.at,
+        resource: Resource::Folder(resolved(&flow.folder().join(&path.value))?),
+        shared_by: None,
+        is_shared: false,
+    })
+}
+
 impl Claim<'_> {
     fn collides_with(&self, other: &Self) -> bool {
         !(self.is_shared && other.is_shared) && self.resource.overlaps(&other.resource)
@@ -99,6 +114,7 @@ impl Claim<'_> {
             Resource::Address { protocol: Protocol::Tcp, .. } => ("TCP port", "port"),
             Resource::Address { protocol: Protocol::Udp, .. } => ("UDP port", "port"),
             Resource::File(_) => ("file", "path"),
+            Resource::Folder(_) => ("folder", "path"),
         };
         let mut help = format!("choose another {choice} for one of them");
         if let (Some(key), Some(_)) = (&self.shared_by, &other.shared_by) {
@@ -150,7 +166,9 @@ impl Resource {
                 (protocol, port) == (other_protocol, other_port)
                     && (host == other || includes(host, other) || includes(other, host))
             }
-            (Self::File(path), Self::File(other)) => path == other,
+            (Self::File(path), Self::File(other)) | (Self::Folder(path), Self::Folder(other)) => {
+                path == other
+            }
             _ => false,
         }
     }

@@ -251,7 +251,7 @@ impl Builder<'_> {
 }
 
 /// Renumbers the nodes so that every edge leads to a node with a higher number. Requires that there is no cycle.
-fn in_order(nodes: Vec<Node>, mut edges: Vec<Edge>) -> Graph {
+pub(super) fn in_order(nodes: Vec<Node>, mut edges: Vec<Edge>) -> Graph {
     let order = cycle::order(nodes.len(), &edges);
     let mut position = vec![0; nodes.len()];
     for (new, old) in order.iter().enumerate() {

@@ -2,10 +2,12 @@
 
 mod build;
 mod cycle;
+mod queue;
 
 use std::fmt;
 
 pub(crate) use build::build;
+pub(crate) use queue::Queued;
 
 use super::source::Span;
 

@@ -221,6 +221,7 @@ fn connector(components: &[&Described]) -> Value {
         "queue": section("Limits of the queue before the sink.", json!({
             "max_events": count(1, "Maximum number of waiting events; 256 unless set."),
             "max_bytes": bytes("Maximum bytes of waiting events; 4MiB unless set."),
+            "disk": disk(),
             "when_full": described(
                 or_reference(&json!({ "enum": WhenFull::WORDS.map(|(word, _)| word) })),
                 "Treatment of events for which the queue has no capacity: the sources wait (`block`), the batch that \
@@ -234,6 +235,22 @@ fn connector(components: &[&Described]) -> Value {
     }));
     connector["required"] = json!(["type"]);
     with_types(connector, components)
+}
+
+fn disk() -> Value {
+    let mut disk = section(
+        "Keeps waiting events on disk, so that the sources are acknowledged when the sink is down, and no acknowledged \
+         event is lost.",
+        json!({
+            "path": described(
+                json!({ "type": "string", "minLength": 1 }),
+                "Folder of the queue, relative to the folder of the flow file. It is created if it is missing.",
+            ),
+            "max_bytes": bytes("Maximum bytes of all files of the queue, at least 1MiB. An event has at most a sixteenth."),
+        }),
+    );
+    disk["required"] = json!(["path", "max_bytes"]);
+    disk
 }
 
 /// Returns the schema of a codec, a processor or an operator, which can be written in three forms.

@@ -39,4 +39,7 @@ pub(crate) const RESTART: &[&str] = &["attempts", "within"];
 
 pub(crate) const PULL: &[&str] = &["max_events"];
 
-pub(crate) const QUEUE: &[&str] = &["max_events", "max_bytes", "when_full"];
+pub(crate) const QUEUE: &[&str] = &["max_events", "max_bytes", "disk", "when_full"];
+
+/// Keys of `queue.disk`.
+pub(crate) const DISK: &[&str] = &["path", "max_bytes"];

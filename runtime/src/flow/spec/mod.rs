@@ -167,7 +167,7 @@ pub struct Pull {
 }
 
 /// The key `queue`. `None` leaves a value to the runtime.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Queue {
     /// Maximum number of waiting events.
     pub max_events: Option<NonZeroU64>,
@@ -175,6 +175,20 @@ pub struct Queue {
     pub max_bytes: Option<NonZeroU64>,
     /// The treatment of events for which the queue has no capacity.
     pub when_full: WhenFull,
+    /// The queue on disk, from which the queue in memory is filled; `None` if events are in memory only.
+    pub disk: Option<Disk>,
+}
+
+/// Least value of `queue.disk.max_bytes`, in bytes. A segment is an eighth of it, and an event at most half a segment.
+pub(crate) const LEAST_DISK_BYTES: u64 = 1 << 20;
+
+/// The key `queue.disk`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Disk {
+    /// The folder of the queue. A relative path is relative to the folder of the flow file.
+    pub path: Located<PathBuf>,
+    /// Maximum bytes of all files of the queue.
+    pub max_bytes: NonZeroU64,
 }
 
 /// The key `queue.when_full`: the treatment of events for which the queue before a sink has no capacity.

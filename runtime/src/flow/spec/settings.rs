@@ -1,16 +1,18 @@
 //! Keys of connectors and pipelines whose values are not components, such as `reconnect`, `restart` and `queue`.
 
-use std::{num::NonZeroU64, time::Duration};
+use std::{num::NonZeroU64, path::PathBuf, time::Duration};
 
 use crate::{parse_size, parse_time};
 
 use super::{
     super::{
         diagnostic::{Diagnostic, Report},
+        source::Located,
         suggest::quote,
         yaml::{Data, Node},
     },
-    Batch, DeadLetters, OnFailure, Pull, Queue, Restart, Retry, Unhandled, WhenFull,
+    Batch, DeadLetters, Disk, LEAST_DISK_BYTES, OnFailure, Pull, Queue, Restart, Retry, Unhandled,
+    WhenFull,
     fields::Fields,
     keys,
 };
@@ -66,7 +68,48 @@ pub(super) fn queue(connector: &Fields<'_>, owner: &str, report: &mut Report) ->
                     to the port `err` of the sink";
         one_of(WhenFull::WORDS, help, node, key, report)
     });
-    Some(Queue { max_events, max_bytes, when_full: when_full.unwrap_or_default() })
+    let when_full = when_full.unwrap_or_default();
+    let disk = disk(&fields, owner, report);
+    if let Some(node) = fields.get("when_full").filter(|_| disk.is_some() && !when_full.blocks()) {
+        let message =
+            format!("a queue on disk of {owner} can only block its sources when it is full");
+        let help = "set `when_full: block`, or remove `disk`";
+        report.push(report.error(node.at, message).help(help));
+        return None;
+    }
+    Some(Queue { max_events, max_bytes, when_full, disk })
+}
+
+/// Reads `queue.disk`. Both keys are required, because the runtime cannot know how much of a disk it may use.
+fn disk(queue: &Fields<'_>, owner: &str, report: &mut Report) -> Option<Disk> {
+    let fields = queue.section("disk", &format!("`queue` of {owner}"), keys::DISK, report)?;
+    let at = queue.entry("disk")?.at;
+    let mut is_complete = true;
+    for (key, example) in [("path", "path: queue"), ("max_bytes", "max_bytes: 10GiB")] {
+        if fields.get(key).is_none() && !fields.is_misspelt(key) {
+            let message = format!("`queue.disk` of {owner} has no `{key}`");
+            report.push(report.error(at, message).help(format!("add it, such as `{example}`")));
+            is_complete = false;
+        }
+    }
+    let path = fields.read("path", report, |node, key, report| match &node.data {
+        Data::Text(path) if !path.is_empty() => Some(Located::new(PathBuf::from(path), node.at)),
+        _ => {
+            report.push(wrong(node, key, "the path of a folder", report));
+            None
+        }
+    });
+    let max_bytes = fields.read("max_bytes", report, |node, key, report| {
+        let bytes = bytes(node, key, report)?;
+        if bytes.get() < LEAST_DISK_BYTES {
+            let error = wrong(node, key, "`1MiB` or more", report);
+            report.push(error.help("a queue consists of eight segments or more"));
+            return None;
+        }
+        Some(bytes)
+    });
+    let (path, max_bytes) = (path?, max_bytes?);
+    is_complete.then_some(Disk { path, max_bytes })
 }
 
 /// Maximum of `batch.max_bytes`. Offsets into a batch have 32 bits, and decoded nodes take more memory than the bytes

@@ -1,0 +1,217 @@
+//! Events that the sink of a queue refuses permanently, and for which its port `err` is not linked: they are kept in
+//! files of JSON lines beside the queue.
+
+use std::{
+    fs::{self, DirBuilder, File, OpenOptions},
+    io::{self, Write},
+    ops::Range,
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+use tremor_abi::{batch::HostBatch, document::ValueRef};
+use tremor_pdk::{Batch, Error, ErrorPolicy, Result};
+
+use super::record::RecordReader;
+use crate::codec::{Bytes, json};
+
+/// Name of the folder, in the folder of the queue.
+pub(super) const FOLDER: &str = "rejected";
+
+/// Extension of the files.
+const EXTENSION: &str = "jsonl";
+
+/// Least limit of all files, in bytes.
+const LEAST_BYTES: u64 = 1 << 20;
+
+/// Writes events to files. Each run begins a file, and so does the first write after a failed sync, because no later
+/// sync of the same file proves anything.
+pub(super) struct RejectedFiles {
+    folder: PathBuf,
+    /// Maximum bytes of all files.
+    limit: u64,
+    /// The current file, and its durable length in bytes.
+    file: Option<(File, u64)>,
+}
+
+impl RejectedFiles {
+    /// Creates the writer for a queue of at most `max_bytes` bytes in the folder `queue`. Creates no file.
+    pub(super) fn new(queue: &Path, max_bytes: u64) -> Self {
+        let limit = (max_bytes / 8).max(LEAST_BYTES);
+        Self { folder: queue.join(FOLDER), limit, file: None }
+    }
+
+    /// Appends the events of a record at these positions, and makes them durable. Blocks the thread.
+    ///
+    /// # Errors
+    /// Returns an error if the record cannot be read, the disk fails, or the files have reached their limit. The caller
+    /// may try again.
+    pub(super) fn keep(
+        &mut self,
+        number: u64,
+        record: &[u8],
+        positions: &[Range<usize>],
+    ) -> Result<()> {
+        let batch = RecordReader::new().read(number, record)?.batch;
+        let lines = lines(number, &batch, positions);
+        let path = self.folder.display();
+        let used = used(&self.folder).map_err(|error| failed(&self.folder, &error))?;
+        if used + lines.len() as u64 > self.limit {
+            return Err(Error::full(format_args!(
+                "cannot keep events that the sink refuses: {path} has {used} bytes, and its limit is {}; move its files \
+                 away, or link the port `err` of the sink",
+                self.limit
+            )));
+        }
+        self.append(&lines).map_err(|error| failed(&self.folder, &error))
+    }
+
+    fn append(&mut self, lines: &[u8]) -> io::Result<()> {
+        if self.file.is_none() {
+            self.file = Some((create(&self.folder)?, 0));
+        }
+        let Some((file, len)) = &mut self.file else { return Ok(()) };
+        if let Err(error) = file.write_all(lines) {
+            // Otherwise the next line would follow a part of this one. If this fails, the next write begins a file.
+            if file.set_len(*len).is_err() {
+                self.file = None;
+            }
+            return Err(error);
+        }
+        let synced = file.sync_data();
+        if synced.is_err() {
+            self.file = None;
+        } else {
+            *len += lines.len() as u64;
+        }
+        synced
+    }
+}
+
+fn failed(folder: &Path, error: &io::Error) -> Error {
+    let folder = folder.display();
+    Error::internal(format_args!(
+        "cannot keep events that the sink refuses in {folder}: {error}; check the disk, its free space and the \
+         permissions"
+    ))
+    .with_policy(ErrorPolicy::RETRY)
+}
+
+/// Returns the bytes of all files.
+fn used(folder: &Path) -> io::Result<u64> {
+    let mut used = 0;
+    match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        Err(error) => return Err(error),
+        Ok(entries) => {
+            for entry in entries {
+                used += entry?.metadata()?.len();
+            }
+        }
+    }
+    Ok(used)
+}
+
+/// Creates the next file, and the folder if it is missing, and makes their entries durable.
+fn create(folder: &Path) -> io::Result<File> {
+    if !folder.try_exists()? {
+        DirBuilder::new().mode(0o700).create(folder)?;
+    }
+    let parent = folder.parent().unwrap_or(Path::new("."));
+    File::open(parent)?.sync_all()?;
+    let mut last = 0;
+    for entry in fs::read_dir(folder)? {
+        let name = entry?.file_name();
+        let number = Path::new(&name).file_stem().and_then(|it| it.to_str()?.parse().ok());
+        last = last.max(number.unwrap_or(0));
+    }
+    let path = folder.join(format!("{:010}.{EXTENSION}", last + 1));
+    let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(path)?;
+    File::open(folder)?.sync_all()?;
+    Ok(file)
+}
+
+/// Returns a line for each event: an object with the number of the record, the time when the event was read, the event,
+/// and its metadata if it has any.
+fn lines(number: u64, batch: &Batch, positions: &[Range<usize>]) -> Vec<u8> {
+    let (mut encoder, mut lines) = (json::Encoder::default(), Vec::new());
+    for event in positions.iter().filter_map(|it| batch.events().get(it.clone())).flatten() {
+        let head = format!("{{\"record\":{number},\"ingest_ns\":{},\"event\":", event.ingest_ns);
+        lines.extend_from_slice(head.as_bytes());
+        write(&mut encoder, batch.value(event), batch.original(event), &mut lines);
+        if let Some(metadata) = batch.metadata(event) {
+            lines.extend_from_slice(b",\"metadata\":");
+            write(&mut encoder, Some(metadata), b"", &mut lines);
+        }
+        lines.extend_from_slice(b"}\n");
+    }
+    lines
+}
+
+/// Writes a value as JSON. If JSON cannot represent the value, writes the original message as a text.
+fn write(
+    encoder: &mut json::Encoder,
+    value: Option<ValueRef<'_>>,
+    original: &[u8],
+    lines: &mut Vec<u8>,
+) {
+    let mut text = Bytes::new();
+    if value.is_some_and(|value| encoder.value(value, &mut text).is_ok()) {
+        lines.extend_from_slice(&text);
+    } else {
+        let text = serde_json::Value::from(String::from_utf8_lossy(original));
+        lines.extend_from_slice(text.to_string().as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use tremor_pdk::Batch;
+
+    use super::{super::record::RecordWriter, FOLDER, LEAST_BYTES, RejectedFiles};
+    use crate::components;
+
+    /// Returns a record with an event for each message.
+    fn record(messages: &[&str]) -> Vec<u8> {
+        let codec = components::codec("json", &serde_json::Value::Null).unwrap();
+        let mut batch = Batch::new();
+        messages.iter().for_each(|message| batch.push_message(message.as_bytes()));
+        assert!(codec.decoder().decode_batch(&mut batch).rejected.is_empty());
+        let mut written = RecordWriter::new(1 << 20, 7).write(&mut batch);
+        written.records.pop_front().unwrap().bytes
+    }
+
+    #[test]
+    fn refused_events_of_a_record_are_lines_of_json() {
+        let queue = tempfile::tempdir().unwrap();
+        let record = record(&["1", r#"{ "a": "b" }"#, "3"]);
+        for run in 1..3 {
+            let mut files = RejectedFiles::new(queue.path(), 1 << 20);
+            files.keep(5, &record, &[0..1, 1..2]).unwrap();
+            files.keep(6, &record, &[2..3]).unwrap();
+            let file = queue.path().join(FOLDER).join(format!("000000000{run}.jsonl"));
+            let expected = "{\"record\":5,\"ingest_ns\":0,\"event\":1}\n\
+                            {\"record\":5,\"ingest_ns\":0,\"event\":{\"a\":\"b\"}}\n\
+                            {\"record\":6,\"ingest_ns\":0,\"event\":3}\n";
+            assert_eq!(fs::read_to_string(file).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn files_do_not_exceed_their_limit() {
+        let queue = tempfile::tempdir().unwrap();
+        let mut files = RejectedFiles::new(queue.path(), 1 << 20);
+        let record = record(&[&format!("\"{}\"", "x".repeat(300_000))]);
+        for number in 1..4 {
+            files.keep(number, &record, &[0..1]).unwrap();
+        }
+        let error = files.keep(4, &record, &[0..1]).unwrap_err().to_string();
+        assert!(error.contains("and its limit is 1048576"), "{error}");
+        let file = queue.path().join(FOLDER).join("0000000001.jsonl");
+        assert!(fs::metadata(&file).unwrap().len() < LEAST_BYTES);
+        fs::remove_file(file).unwrap();
+        files.keep(4, &record, &[0..1]).unwrap();
+    }
+}

@@ -1,0 +1,118 @@
+//! Sinks whose queues are on disk.
+
+use std::{num::NonZeroU64, path::Path, sync::Arc};
+
+use tremor_pdk::Error;
+
+use super::{
+    LONG, Setup,
+    beside::{Beside, down, numbers_at},
+    doubles::{Pulls, ScriptedSink, SinkScript, exception},
+    peer::Peer,
+    pulls, settled, sorted,
+};
+use crate::{
+    engine::{Counts, Report, control::Phase},
+    executor::yield_now,
+    flow::{Disk, Located, Span},
+};
+
+/// Returns a flow with these links, in which the queue of `sink` is in this folder.
+fn flow(links: &str, folder: &Path) -> Setup {
+    let disk = Disk {
+        path: Located::new(folder.join("queue"), Span::START),
+        max_bytes: NonZeroU64::new(1 << 20).unwrap(),
+    };
+    // The thread of the log is none of the executor for tests.
+    Setup::of(links).helpers(1).set("sink", |it| {
+        it.queue.disk = Some(disk);
+        // The clock stands still, so a sink that is down does not connect again.
+        it.reconnect = LONG;
+    })
+}
+
+fn sink() -> (ScriptedSink, Arc<Peer>) {
+    let sink = ScriptedSink(SinkScript::of([]));
+    let peer = sink.peer();
+    (sink, peer)
+}
+
+fn numbers(count: u64) -> Vec<u64> {
+    (0..count).collect()
+}
+
+/// Runs a flow to a sink that is down, until all events are stored, and then drains it.
+fn store(source: Pulls, folder: &Path) -> Report {
+    let reports = source.reports.clone();
+    let count = source.left.len();
+    let beside = Beside::new(source, down());
+    beside.run_during(flow("source -> sink, source -> letters", folder), async |control| {
+        while reports.lock().unwrap().len() < count {
+            yield_now().await;
+        }
+        control.advance(Phase::Draining);
+    })
+}
+
+fn counts(report: &Report) -> Counts {
+    assert!(report.failure.is_none() && !report.cut_off, "{report:?}");
+    settled(&report.components)
+}
+
+#[test]
+fn events_that_pass_a_queue_on_disk_count_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let (sink, peer) = sink();
+    let beside = Beside::new(Pulls::numbers(50), peer);
+    let counts = counts(&beside.run(flow("source -> sink", folder.path())));
+    let expected = Counts { events_in: 150, events_out: 150, ..Counts::default() };
+    assert_eq!(counts, expected);
+    assert_eq!(numbers_at(&sink), numbers(150));
+    assert_eq!(sorted(&beside.source.reports), pulls(50, true));
+}
+
+#[test]
+fn next_run_delivers_what_a_sink_that_was_down_has_not() {
+    let folder = tempfile::tempdir().unwrap();
+    // The other sink gets everything.
+    let expected = Counts { events_in: 150, events_out: 150, stored: 150, ..Counts::default() };
+    assert_eq!(counts(&store(Pulls::numbers(50), folder.path())), expected);
+    let (sink, peer) = sink();
+    let report = Beside::new(Pulls::numbers(0), peer).run(flow("source -> sink", folder.path()));
+    let expected = Counts { events_out: 150, stored_at_start: 150, ..Counts::default() };
+    assert_eq!(counts(&report), expected);
+    let delivered = sink.0.lock().unwrap().delivered.concat();
+    let delivered: Vec<u64> = delivered.iter().map(|it| it.parse().unwrap()).collect();
+    assert_eq!(delivered, numbers(150), "in order");
+}
+
+#[test]
+fn refused_events_reach_err_and_leave_the_queue() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = vec![exception(1..2, Error::bad_data("no"))];
+    let sink = ScriptedSink(SinkScript::of([Ok(refused)]));
+    let beside = Beside::new(Pulls::numbers(1), sink.peer());
+    let report = beside.run(flow("source -> sink, sink/err -> letters", folder.path()));
+    let counts = counts(&report);
+    assert_eq!((counts.events_in, counts.events_out, counts.dead_lettered), (3, 2, 1));
+    assert_eq!(counts.stored, 0);
+    assert_eq!(numbers_at(&sink), [0, 2]);
+}
+
+#[test]
+fn refused_events_without_a_link_are_kept_beside_the_queue() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = vec![exception(1..2, Error::bad_data("no"))];
+    let sink = ScriptedSink(SinkScript::of([Ok(refused)]));
+    let beside = Beside::new(Pulls::numbers(2), sink.peer());
+    let report = beside.run(flow("source -> sink", folder.path()));
+    let counts = counts(&report);
+    assert_eq!((counts.events_in, counts.events_out, counts.failed), (6, 5, 1));
+    assert_eq!((counts.stored, counts.unrecoverable), (0, 0));
+    assert_eq!(numbers_at(&sink), [0, 2, 3, 4, 5]);
+    let kept = std::fs::read_dir(folder.path().join("queue/rejected")).unwrap();
+    let kept: Vec<_> =
+        kept.map(|it| std::fs::read_to_string(it.unwrap().path()).unwrap()).collect();
+    assert_eq!(kept.len(), 1);
+    assert!(kept[0].contains(r#""event":1}"#) && kept[0].lines().count() == 1, "{kept:?}");
+}
