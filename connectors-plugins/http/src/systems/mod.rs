@@ -9,10 +9,7 @@ pub mod splunk_hec;
 pub mod victorialogs;
 
 pub use self::{
-    clickhouse::ClickHouse,
-    elasticsearch::Elasticsearch,
-    loki::Loki,
-    splunk_hec::SplunkHec,
+    clickhouse::ClickHouse, elasticsearch::Elasticsearch, loki::Loki, splunk_hec::SplunkHec,
     victorialogs::VictoriaLogs,
 };
 pub use crate::exchange::JsonPosts;

@@ -31,11 +31,24 @@ pub(crate) fn text(key: &str, template: &Template) -> Text {
     Text::new(key, Some(&template.to_string()), template.clone(), MOST_TEXT)
 }
 
-/// Returns the text with the time in a field, or with the time when an event was read, in a format of strftime.
-pub(crate) fn time(field: Option<&Field>, format: &str) -> Result<Text> {
-    let field = field.map_or_else(String::new, Field::to_string);
+/// Returns the text with the time in the field that the key `time` names, or with the time when an event was read, in a
+/// format of strftime. The key is a template, because a sink receives only the fields of templates.
+///
+/// # Errors
+/// The template is not exactly one field.
+pub(crate) fn time(key: Option<&Template>, format: &str) -> Result<Text> {
+    let shown = key.map_or_else(String::new, Template::to_string);
+    let inner = shown.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
+    let field = inner.and_then(|inner| inner.parse::<Field>().ok());
+    if key.is_some() && field.is_none() {
+        return Err(Error::configuration(format_args!(
+            "invalid `time` `{}`: expected exactly one field, such as `{{timestamp}}`",
+            shown.escape_debug()
+        )));
+    }
+    let field = field.as_ref().map_or_else(String::new, Field::to_string);
     let template: Template = format!("{{{field}:+{format}}}").parse().map_err(Error::internal)?;
-    Ok(Text::new("time", Some(&field), template, MOST_TEXT))
+    Ok(Text::new("time", Some(&shown), template, MOST_TEXT))
 }
 
 /// Templates that become an object of JSON with texts.

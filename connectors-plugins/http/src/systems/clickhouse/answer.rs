@@ -1,4 +1,4 @@
-//! Exceptions of ClickHouse in responses.
+//! Exceptions of `ClickHouse` in responses.
 
 use tremor_pdk::Error;
 

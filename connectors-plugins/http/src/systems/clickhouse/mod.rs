@@ -1,4 +1,4 @@
-//! The `clickhouse` connector: inserts events as rows into a table of ClickHouse.
+//! The `clickhouse` connector: inserts events as rows into a table of `ClickHouse`.
 //!
 //! ```yaml
 //! connectors:

@@ -1,4 +1,4 @@
-//! Tests against a server that answers as ClickHouse does.
+//! Tests against a server that answers as `ClickHouse` does.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -101,9 +101,8 @@ fn token_can_be_left_out() {
 
 #[test]
 fn row_that_is_refused_goes_to_err_alone() {
-    let server = Server::start(|request| match request.text().contains("bad") {
-        true => exception(400, 27),
-        false => Reply::ok(""),
+    let server = Server::start(|request| {
+        if request.text().contains("bad") { exception(400, 27) } else { Reply::ok("") }
     });
     let mut messages: Vec<_> = (0..50).map(|number| format!(r#"{{"n":{number}}}"#)).collect();
     messages[20] = r#"{"n":"bad"}"#.to_owned();

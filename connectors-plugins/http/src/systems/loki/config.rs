@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tremor_pdk::{Field, template::Template, units::Size};
+use tremor_pdk::{template::Template, units::Size};
 
 use crate::exchange::sink_config;
 
@@ -14,19 +14,25 @@ sink_config! {
         pub url: String,
         /// Labels, which determine the stream of an event: `{ host: '{host}', job: app }`. Values are templates. A
         /// label is omitted if the event does not have a field of its template.
+        #[schemars(example = example())]
         pub labels: BTreeMap<String, Template>,
         /// Structured metadata of the line of an event: `{ trace_id: '{trace.id}' }`. Values are templates, and omitted
         /// as labels are.
         #[serde(default)]
         pub structured_metadata: BTreeMap<String, Template>,
-        /// Field with the time of an event. Default: the time when the event was read.
-        pub time: Option<Field>,
+        /// Time of an event: a field in braces, such as `{timestamp}`. Default: the time when the event was read.
+        pub time: Option<Template>,
         /// Tenant, as the header `X-Scope-OrgID`: `team-a` or a template such as `{team}`. Default: no header.
-        pub tenant: Option<String>,
+        pub tenant: Option<Template>,
         /// Maximum length of a request body, in bytes before compression. A longer event goes to `err`.
         #[serde(default = "max_body_bytes")]
         pub max_body_bytes: Size,
     }
+}
+
+/// Returns labels for an example.
+fn example() -> BTreeMap<&'static str, &'static str> {
+    BTreeMap::from([("job", "app")])
 }
 
 const fn max_body_bytes() -> Size {

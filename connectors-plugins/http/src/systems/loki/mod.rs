@@ -32,7 +32,8 @@ pub struct Loki {
 
 impl Component for Loki {
     const NAME: &str = "loki";
-    const DESCRIPTION: &str = "Sends events as lines of log streams to Grafana Loki, or to a system with its push API.";
+    const DESCRIPTION: &str =
+        "Sends events as lines of log streams to Grafana Loki, or to a system with its push API.";
     type Config = Config;
 
     fn new(config: Config, context: ComponentContext) -> Result<Self> {

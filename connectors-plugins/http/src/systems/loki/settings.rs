@@ -43,16 +43,17 @@ impl Settings {
     pub(crate) fn new(config: &Config, host: &Host) -> Result<Self> {
         let url: Url = without_placeholders("url", &config.url)?.parse()?;
         let mut target = Target::new(endpoint_url(&url, PATH, "")?);
-        let mut targets = Targets::new(Escaping::new(Escape::Json, false), false);
-        let endpoint = Endpoint::new(url, &config.keys(), &mut targets, host)?;
+        let targets = |is_fixed| Targets::new(Escaping::new(Escape::Json, false), is_fixed);
+        let endpoint = Endpoint::new(url, &config.keys(), &mut targets(true), host)?;
+        let mut targets = targets(false);
         if let Some(tenant) = &config.tenant {
             let name = HeaderName::from_static("x-scope-orgid");
-            if endpoint.headers.contains_key(&name) || targets.has_header(&name) {
+            if endpoint.headers.contains_key(&name) {
                 return Err(Error::configuration(
                     "invalid `headers.x-scope-orgid`: `tenant` sets this header; remove one of the two",
                 ));
             }
-            if let Some(tenant) = targets.add_header("tenant", &name, tenant)? {
+            if let Some(tenant) = targets.add_header("tenant", &name, &tenant.to_string())? {
                 target.headers.insert(name, header_value("tenant", &tenant)?);
             }
         }
@@ -68,7 +69,7 @@ impl Settings {
             endpoint: Arc::new(endpoint),
             target,
             targets: (!targets.is_empty()).then_some(targets),
-            time: config.time.as_ref().map(|field| time(Some(field), "%s%9f")).transpose()?,
+            time: config.time.as_ref().map(|key| time(Some(key), "%s%9f")).transpose()?,
             labels: Members::new("labels", labels, 1),
             metadata: Members::new("structured_metadata", metadata, 1 + labels.len()),
             max_body_bytes: usize::try_from(config.max_body_bytes.get()).unwrap_or(usize::MAX),

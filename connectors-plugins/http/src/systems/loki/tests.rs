@@ -8,11 +8,12 @@ use std::{
 
 use serde_json::{Value as Json, json};
 use tremor_pdk::{
-    ErrorPolicy, literal,
+    ErrorPolicy, literal, schemars,
+    template::TemplateFields,
     testing::{Connection, TestHost, batch_of, batch_with_metadata, conformance},
 };
 
-use super::Loki;
+use super::{Config, Loki};
 use crate::testing::{Reply, Request, Server, exceptions};
 
 /// Line of a stream: its labels, its time and its text. A second line that equals it is ignored.
@@ -83,7 +84,7 @@ const LABELS: &str = r#", "labels": { "job": "app" }"#;
 fn request_has_streams_with_their_lines_in_order() {
     let fake = Fake::start(|_| false);
     let mut client = fake.client(
-        r#", "labels": { "job": "app", "host": "{%host}" }, "time": "%at",
+        r#", "labels": { "job": "app", "host": "{%host}" }, "time": "{%at}",
             "structured_metadata": { "trace": "{%trace}", "fixed": "\"" }, "auth": { "bearer": "t" }"#,
     );
     let events = [
@@ -223,7 +224,7 @@ fn tenants_have_requests_of_their_own() {
 fn event_that_cannot_be_a_line_is_refused() {
     let fake = Fake::start(|_| false);
     let mut client =
-        fake.client(r#", "labels": { "a": "{%a}" }, "time": "%t", "max_body_bytes": 300"#);
+        fake.client(r#", "labels": { "a": "{%a}" }, "time": "{%t}", "max_body_bytes": 300"#);
     let long = "\u{1}".repeat(50);
     let events = [
         ("1", literal!({ "t": 1 })),
@@ -238,7 +239,7 @@ fn event_that_cannot_be_a_line_is_refused() {
     let text: Vec<_> = refused.iter().map(|it| it.error.to_string()).collect();
     let positions: Vec<_> = refused.into_iter().flat_map(|it| it.events).collect();
     assert_eq!(positions, [0, 1, 2, 3, 4], "{text:?}");
-    for part in ["template in `labels`", "`time` `%t`", "`max_body_bytes` is 300"] {
+    for part in ["template in `labels`", "`time` `{%t}`", "`max_body_bytes` is 300"] {
         assert!(text.iter().any(|it| it.contains(part)), "{part}: {text:?}");
     }
     assert_eq!(fake.texts(), ["6"]);
@@ -267,13 +268,19 @@ fn error_shows_no_secret() {
 fn invalid_configuration_is_rejected() {
     for (keys, part) in [
         (r#""labels": {}"#, "invalid `labels`: expected at least one label"),
-        (r#""time": "t""#, "missing field `labels`"),
+        (r#""tenant": "t""#, "missing field `labels`"),
+        (
+            r#""labels": { "a": "x" }, "time": "t""#,
+            "invalid `time` `t`: expected exactly one field",
+        ),
+        (r#""labels": { "a": "x" }, "time": "{a}{b}""#, "invalid `time` `{a}{b}`"),
+        (r#""labels": { "a": "x" }, "time": "{a:-1}""#, "invalid `time` `{a:-1}`"),
         (r#""labels": { "1a": "x" }"#, "invalid `labels` entry `1a`"),
         (r#""labels": { "a-b": "x" }"#, "invalid `labels` entry `a-b`"),
         (r#""labels": { "": "x" }"#, "invalid `labels` entry ``"),
         (r#""labels": { "a": "{" }"#, "invalid template"),
         (r#""labels": { "a": "x" }, "structured_metadata": { "ä": "x" }"#, "`structured_metadata`"),
-        (r#""labels": { "a": "x" }, "tenant": "{""#, "invalid `tenant`"),
+        (r#""labels": { "a": "x" }, "tenant": "{""#, "invalid template"),
         (
             r#""labels": { "a": "x" }, "tenant": "a", "headers": { "X-Scope-OrgID": "b" }"#,
             "`tenant` sets this header",
@@ -283,6 +290,17 @@ fn invalid_configuration_is_rejected() {
         let error = TestHost::new().component::<Loki>(&config).err().unwrap().to_string();
         assert!(error.contains(part), "{error}");
     }
+}
+
+/// The runtime hands a sink only the fields of keys that are templates by the schema.
+#[test]
+fn fields_of_all_keys_are_known_from_the_schema() {
+    let schema = serde_json::to_value(schemars::schema_for!(Config)).unwrap();
+    let config = json!({ "labels": { "a": "{a}" }, "structured_metadata": { "b": "{b}" }, "time": "{c}", "tenant": "{d}" });
+    let fields = TemplateFields::of_config(&schema, &config).unwrap();
+    let mut names: Vec<_> = fields.names().collect();
+    names.sort_unstable();
+    assert_eq!(names, ["a", "b", "c", "d"]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tremor_pdk::{Field, template::Template, units::Size};
+use tremor_pdk::{template::Template, units::Size};
 
 use crate::exchange::sink_config;
 
@@ -18,8 +18,8 @@ sink_config! {
         /// Form of the event in a request.
         #[serde(default)]
         pub event: Form,
-        /// Field with the time of an event. Default: the time when the event was read.
-        pub time: Option<Field>,
+        /// Time of an event: a field in braces, such as `{timestamp}`. Default: the time when the event was read.
+        pub time: Option<Template>,
         /// Host of an event, a template such as `{host}`. Omitted if the event does not have a field of the template.
         pub host: Option<Template>,
         /// Source of an event, a template such as `{%file.path}`. Omitted if the event does not have a field of the

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use serde_json::{Deserializer, Value as Json, json};
 use tremor_pdk::{
-    ErrorPolicy, literal,
+    ErrorPolicy, literal, schemars,
+    template::TemplateFields,
     testing::{Connection, TestHost, batch_of, batch_with_metadata, conformance},
 };
 
-use super::SplunkHec;
+use super::{Config, SplunkHec};
 use crate::testing::{Reply, Request, Server, exceptions};
 
 fn client(server: &Server, keys: &str) -> Connection {
@@ -38,7 +39,7 @@ fn refusal(code: u16, position: Option<usize>) -> String {
 #[test]
 fn request_has_envelopes_with_events() {
     let server = accepting();
-    let keys = r#", "time": "%at", "host": "{%host}", "source": "a\"b", "sourcetype": "_json", "index": "i-{%team}",
+    let keys = r#", "time": "{%at}", "host": "{%host}", "source": "a\"b", "sourcetype": "_json", "index": "i-{%team}",
         "fields": { "service": "{%service}", "site": "x" }, "channel": "c-1""#;
     let mut client = client(&server, keys);
     let events = [
@@ -196,6 +197,17 @@ fn invalid_configuration_is_rejected() {
         let error = TestHost::new().component::<SplunkHec>(&config).err().unwrap().to_string();
         assert!(error.contains(part) && !error.contains("hidden"), "{error}");
     }
+}
+
+/// The runtime hands a sink only the fields of keys that are templates by the schema.
+#[test]
+fn fields_of_all_keys_are_known_from_the_schema() {
+    let schema = serde_json::to_value(schemars::schema_for!(Config)).unwrap();
+    let config = json!({ "time": "{a}", "host": "{b}", "source": "{c}", "sourcetype": "{d}", "index": "{e}", "fields": { "f": "{f}" } });
+    let fields = TemplateFields::of_config(&schema, &config).unwrap();
+    let mut names: Vec<_> = fields.names().collect();
+    names.sort_unstable();
+    assert_eq!(names, ["a", "b", "c", "d", "e", "f"]);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The `victorialogs` connector: sends events as log entries to VictoriaLogs.
+//! The `victorialogs` connector: sends events as log entries to `VictoriaLogs`.
 //!
 //! ```yaml
 //! connectors:

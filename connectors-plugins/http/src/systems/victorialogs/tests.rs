@@ -1,4 +1,4 @@
-//! Tests against a server that answers as VictoriaLogs does.
+//! Tests against a server that answers as `VictoriaLogs` does.
 
 use tremor_pdk::{
     ErrorPolicy,
@@ -63,9 +63,9 @@ fn event_that_is_not_an_object_is_refused() {
 
 #[test]
 fn refused_event_goes_to_err_alone() {
-    let server = Server::start(|request| match request.text().contains("bad") {
-        true => Reply::With(400, "", "cannot read".into()),
-        false => Reply::ok(""),
+    let server = Server::start(|request| {
+        let is_bad = request.text().contains("bad");
+        if is_bad { Reply::With(400, "", "cannot read".into()) } else { Reply::ok("") }
     });
     let events = [r#"{"n":1}"#, r#"{"n":"bad"}"#, r#"{"n":3}"#];
     let refused = exceptions(client(&server, "", "").deliver(&batch_of(&events)));
