@@ -86,7 +86,7 @@ fn components_and_keys_have_descriptions() {
 }
 
 /// Keys whose values are numbers of bytes, of the built-in components and of the plugins of these tests.
-const SIZES: [&str; 44] = [
+const SIZES: [&str; 46] = [
     "connector.max_bytes",
     "connector.file.max_bytes",
     "connector.file.max_deleted_bytes",
@@ -99,6 +99,8 @@ const SIZES: [&str; 44] = [
     "connector.journald.max_entry_bytes",
     "connector.journald.read_ahead_bytes",
     "connector.objects.max_bytes",
+    "connector.prometheus_remote_write.max_body_bytes",
+    "connector.prometheus_remote_write.max_waiting_bytes",
     "connector.read_once.max_in_flight",
     "connector.stdio.chunk_bytes",
     "connector.udp_server.receive_buffer",

@@ -38,6 +38,8 @@ const OURS: [(flow::Kind, &[&str]); 4] = [
             "nats_consumer",
             "nats_producer",
             "null",
+            "prometheus_exporter",
+            "prometheus_remote_write",
             "stdio",
             "tcp_client",
             "tcp_server",
