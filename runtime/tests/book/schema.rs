@@ -86,7 +86,7 @@ fn components_and_keys_have_descriptions() {
 }
 
 /// Keys whose values are numbers of bytes, of the built-in components and of the plugins of these tests.
-const SIZES: [&str; 50] = [
+const SIZES: [&str; 52] = [
     "connector.max_bytes",
     "connector.clickhouse.max_body_bytes",
     "connector.elasticsearch.max_body_bytes",
@@ -102,6 +102,8 @@ const SIZES: [&str; 50] = [
     "connector.journald.read_ahead_bytes",
     "connector.loki.max_body_bytes",
     "connector.objects.max_bytes",
+    "connector.prometheus_remote_write.max_body_bytes",
+    "connector.prometheus_remote_write.max_waiting_bytes",
     "connector.read_once.max_in_flight",
     "connector.s3.max_bytes",
     "connector.stdio.chunk_bytes",

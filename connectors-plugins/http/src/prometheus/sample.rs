@@ -129,7 +129,7 @@ impl<'v> Labels<'v> {
             return Err(wrong("an object as `labels`", value));
         };
         let mut bytes = 0;
-        for (name, value) in object.iter() {
+        for (name, value) in object {
             if !is_label_name(name) || name == NAME {
                 return Err(Error::bad_data(format_args!(
                     "{:?} cannot name a label: expected letters, digits and `_`, no digit first, and not `{NAME}`",

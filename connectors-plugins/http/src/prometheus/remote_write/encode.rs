@@ -155,7 +155,7 @@ impl Encoder {
     pub(crate) fn write(&self, range: Range<usize>, out: &mut Vec<u8>) {
         for points in self.points[range].chunk_by(|one, next| one.series == next.series) {
             let labels = &self.labels[self.series[points[0].series].clone()];
-            let samples: usize = points.iter().map(|point| point.len_in_series()).sum();
+            let samples: usize = points.iter().map(Point::len_in_series).sum();
             out.push(FIRST);
             put_varint((labels.len() + samples) as u64, out);
             out.extend_from_slice(labels);

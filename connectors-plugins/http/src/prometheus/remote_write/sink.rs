@@ -163,15 +163,16 @@ impl Writes {
 
     /// Returns whether a request is sent again after a response with this status, which is not a success.
     fn is_retried(&self, status: StatusCode) -> bool {
-        match status {
-            _ if self.sending.retry_statuses.contains(&status.as_u16()) => true,
-            // A proxy rejects the credentials, so that the request has not reached the receiver.
-            StatusCode::PROXY_AUTHENTICATION_REQUIRED => true,
+        if status.is_redirection() && !self.has_accepted.load(Ordering::Relaxed) {
             // As long as the peer has accepted no request, the URL is probably wrong.
-            _ if status.is_redirection() => !self.has_accepted.load(Ordering::Relaxed),
-            // The specification forbids sending a request again after any other status 4xx.
-            _ => status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error(),
+            return true;
         }
+        // After 407, the request has not reached the receiver. The specification forbids sending a request again after
+        // any status 4xx except 429.
+        let again = [StatusCode::PROXY_AUTHENTICATION_REQUIRED, StatusCode::TOO_MANY_REQUESTS];
+        status.is_server_error()
+            || again.contains(&status)
+            || self.sending.retry_statuses.contains(&status.as_u16())
     }
 
     /// Sends samples in as few requests as `max_body_bytes` allows, in order. If the peer refuses the contents of a

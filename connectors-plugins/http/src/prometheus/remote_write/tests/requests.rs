@@ -138,8 +138,8 @@ fn event_has_the_form_of_the_codec() {
 
 #[test]
 fn full_batch_leaves_samples_for_the_next_one() {
-    let points: Vec<_> =
-        (0..10).map(|n| point(["a", "b"][n / 5], ("l", "v"), 1.0, n as i64)).collect();
+    let series = |n: i64| if n < 5 { "a" } else { "b" };
+    let points: Vec<_> = (0..10).map(|n| point(series(n), ("l", "v"), 1.0, n)).collect();
     let (mut samples, mut read) = (Samples::new(request(&points), true), Vec::new());
     for is_last in [false, false, false, true] {
         let mut batch = StructuredBatch::new();
@@ -152,11 +152,11 @@ fn full_batch_leaves_samples_for_the_next_one() {
 
 #[test]
 fn invalid_series_is_rejected_with_its_position() {
+    let field =
+        |tag: u8, bytes: &[u8]| [&[tag, u8::try_from(bytes.len()).unwrap()][..], bytes].concat();
     let label = |name: &str, value: &str| {
-        let (name, value) = (name.as_bytes(), value.as_bytes());
-        let fields =
-            [&[0x0a, name.len() as u8][..], name, &[0x12, value.len() as u8], value].concat();
-        [&[0x0a, fields.len() as u8][..], &fields].concat()
+        let fields = [field(0x0a, name.as_bytes()), field(0x12, value.as_bytes())].concat();
+        field(0x0a, &fields)
     };
     let name = label("__name__", "up");
     let cases: [(Vec<u8>, &str); 8] = [
@@ -173,7 +173,7 @@ fn invalid_series_is_rejected_with_its_position() {
         ([&name[..], b"\x0a\x04\x0a\x02\xff\xfe"].concat(), "expected UTF-8"),
     ];
     for (series, expected) in cases {
-        let request = [&[0x0a, series.len() as u8][..], &series].concat();
+        let request = field(0x0a, &series);
         let error = check(&request).unwrap_err().to_string();
         assert!(error.contains(expected) && error.contains(" at byte "), "{error}");
     }
