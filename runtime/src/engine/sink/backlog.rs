@@ -29,6 +29,10 @@ use crate::engine::{
 /// form.
 const WEIGHT_TO_BYTES: usize = 4;
 
+/// Capacity of a storage per byte of the largest delivery that is assembled in it. The list of events and their metadata
+/// need as much memory as short messages, and a buffer that grows has up to twice the capacity that it needs.
+const STORAGE_TO_BYTES: usize = 4;
+
 /// The waiting and in-flight deliveries of a sink.
 pub(crate) struct Backlog {
     /// Limits of a delivery; `None` if batches are delivered as they arrive.
@@ -412,7 +416,7 @@ impl Backlog {
 fn storage_pool(batching: Option<Batching>, slots: usize, lanes: usize) -> Pool {
     let Some(batching) = batching else { return Pool::new(0) };
     let storages = if lanes > 1 { 2 } else { 1 };
-    let bytes = batching.max_bytes.get().saturating_mul(storages * slots);
+    let bytes = batching.max_bytes.get().saturating_mul(STORAGE_TO_BYTES * storages * slots);
     Pool::with_bytes(POOLED, bytes.clamp(1 << 20, SINK_WAITING_BYTES))
 }
 

@@ -23,13 +23,9 @@ use crate::{
     value::Value,
 };
 
-/// Maximum bytes of a storage that is recycled. A larger storage is freed, so that one huge message does not occupy
-/// memory permanently.
-const MAX_RECYCLED_BYTES: usize = 2 * Batch::WEIGHT_AT_MOST;
-
-/// Default maximum of the bytes of all free storages of a pool, so that a burst of large batches does not occupy memory
-/// permanently. A flow with one source and one sink has five pools.
-const MAX_FREE_BYTES: usize = MAX_RECYCLED_BYTES;
+/// Default maximum of the bytes of all free storages of a pool, so that neither a burst of large batches nor one huge
+/// message occupies memory permanently. A flow with one source and one sink has five pools.
+const MAX_FREE_BYTES: usize = 2 * Batch::WEIGHT_AT_MOST;
 
 #[repr(C)]
 #[derive(StableAbi)]
@@ -208,9 +204,6 @@ unsafe extern "C" fn release(storage: NonNull<Storage>) {
     };
     let list = std::mem::ManuallyDrop::new(list);
     let Some(list) = list.upgrade() else { return };
-    if size > MAX_RECYCLED_BYTES {
-        return;
-    }
     storage.bytes.clear();
     storage.nodes.clear();
     storage.references.store(1, Ordering::Relaxed);
@@ -235,7 +228,8 @@ impl Pool {
         Self::with_bytes(capacity, MAX_FREE_BYTES)
     }
 
-    /// Creates a pool that keeps at most `capacity` unused storages, of at most `bytes` bytes together.
+    /// Creates a pool that keeps at most `capacity` unused storages, of at most `bytes` bytes together. A larger storage
+    /// is freed.
     pub fn with_bytes(capacity: usize, bytes: usize) -> Self {
         let storages = FreeStorages { storages: Vec::with_capacity(capacity), bytes: 0 };
         Self(Arc::new(FreeList { free: Mutex::new(storages), capacity, bytes }))
@@ -311,7 +305,7 @@ mod tests {
         drop((Batch::from_pool(&pool), Batch::from_pool(&pool)));
         assert_eq!(pool.waiting(), 1);
         let mut huge = Batch::from_pool(&pool);
-        huge.push_message(&vec![0; super::MAX_RECYCLED_BYTES + 1]);
+        huge.push_message(&vec![0; super::MAX_FREE_BYTES + 1]);
         drop(huge);
         assert_eq!(pool.waiting(), 0);
     }

@@ -94,6 +94,21 @@ fn large_delivery_is_filled_beyond_the_waiting_limit() {
 }
 
 #[test]
+fn storage_of_a_full_delivery_is_reused() {
+    let limits = batching(16 << 10, 2 << 20, Duration::from_hours(1));
+    let mut backlog = backlog(&[], 1, Some(limits));
+    let delivery = loop {
+        if let Some(delivery) = backlog.take_next() {
+            break delivery;
+        }
+        backlog.push(part(&[1; 1_000], |_| "x".repeat(128)));
+    };
+    assert_eq!(delivery.events(), 16 << 10);
+    delivery.settle();
+    assert_eq!(backlog.pool.waiting(), 1);
+}
+
+#[test]
 fn streams_are_parallel_and_batches_of_a_stream_sequential() {
     let mut backlog = backlog(&[&[1], &[1, 2], &[3], &[3, 1]], 4, None);
     // The second and the fourth batch are divided among lanes. Their shares of stream 1 wait for the first batch.
