@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
-use tremor_pdk::{Memory, Result, Writer};
+use tremor_pdk::{Memory, Result};
 
 use crate::{
     config::{Format, TableConfig},
     load::{self, at_path},
     maxmind::{Database, Record},
+    record::Limited,
     table::{Row, Table},
 };
 
@@ -68,7 +69,7 @@ impl Found<'_> {
     ///
     /// # Errors
     /// The record of a database cannot be decoded.
-    pub(crate) fn write(self, out: &mut Writer<'_>) -> Result<()> {
+    pub(crate) fn write(self, out: &mut Limited<'_, '_>) -> Result<()> {
         match self {
             Self::Row(row) => {
                 row.write(out);

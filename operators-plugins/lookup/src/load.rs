@@ -1,5 +1,7 @@
 //! Reading of tables from files.
 
+mod rfc4180;
+
 use std::{
     cell::Cell,
     collections::HashMap,
@@ -12,6 +14,7 @@ use std::{
 use csv::ByteRecord;
 use tremor_pdk::{Error, Memory, Result};
 
+use self::rfc4180::{Mistake, Quotes};
 use crate::{
     config::{Format, TableConfig},
     record::{fields, put_json, put_number, put_text},
@@ -179,6 +182,7 @@ fn csv(
     mut builder: Builder,
 ) -> Result<Table> {
     let lines = Lines { file, mark: skip_mark(&mut reader)? };
+    let reader = Quotes::new(reader, config.delimiter);
     let mut options = csv::ReaderBuilder::new();
     let mut reader = options.delimiter(config.delimiter).has_headers(false).from_reader(reader);
     let mut record = ByteRecord::new();
@@ -186,6 +190,9 @@ fn csv(
         since_row.set(0);
         let position = reader.position().clone();
         reader.read_byte_record(record).map_err(|error| {
+            if let Some(mistake) = Mistake::of(&error) {
+                return Error::configuration(mistake);
+            }
             let line = lines.of(&position);
             match error.kind() {
                 csv::ErrorKind::UnequalLengths { expected_len, len, .. } => at_line(

@@ -4,7 +4,7 @@ use std::{fmt, fs::File, io::Read, net::IpAddr};
 
 use maxminddb::{LookupResult, PathElement, Reader};
 use tremor_pdk::{
-    Error, Memory, Result, Writer,
+    Error, Memory, Result,
     serde::{
         Deserialize, Deserializer,
         de::{self, MapAccess, SeqAccess, Visitor},
@@ -14,7 +14,7 @@ use tremor_pdk::{
 use crate::{
     config::TableConfig,
     record::{
-        put_bool, put_bytes, put_data, put_null, put_number_text, put_text, start_array,
+        Limited, put_bool, put_bytes, put_data, put_null, put_number_text, put_text, start_array,
         start_object, write_value,
     },
 };
@@ -152,7 +152,7 @@ impl Record<'_> {
     ///
     /// # Errors
     /// The record cannot be decoded.
-    pub(crate) fn write(&self, out: &mut Writer<'_>) -> Result<()> {
+    pub(crate) fn write(&self, out: &mut Limited<'_, '_>) -> Result<()> {
         let failed = |error| {
             Error::bad_data(format_args!("cannot read the record of the database: {error}"))
         };
@@ -178,7 +178,7 @@ impl Record<'_> {
 }
 
 /// Writes an object with the values that exist.
-fn write_tree(tree: &[Branch], values: &[Option<Compact>], out: &mut Writer<'_>) {
+fn write_tree(tree: &[Branch], values: &[Option<Compact>], out: &mut Limited<'_, '_>) {
     out.begin_object();
     for branch in tree {
         match branch.path.map(|path| values.get(path)) {

@@ -7,7 +7,7 @@ use tremor_pdk::{EventMut, EventRef, Field, Insertion, Part, Shape, prelude::*};
 use crate::{
     config::{Config, Missing},
     data::Data,
-    record::{put_json, write_value},
+    record::{Limited, put_json, write_value},
     shared::{Shared, Watch},
     table::shortened,
 };
@@ -33,7 +33,8 @@ enum Otherwise {
 }
 
 impl Lookup {
-    fn apply(&mut self, table: &Data, event: &mut EventMut<'_>) -> Verdict {
+    /// Adds the fields of the row of an event, which may take `capacity` bytes, and subtracts them from `capacity`.
+    fn apply(&mut self, table: &Data, event: &mut EventMut<'_>, capacity: &mut usize) -> Verdict {
         if event.value().is_none() {
             return match event.get().raw() {
                 Some(_) => Verdict::Reject(Error::bad_data(
@@ -45,13 +46,15 @@ impl Lookup {
         let key = key_text(&self.key, event.get());
         let row = key.as_deref().and_then(|key| table.find(key));
         let written = match (row, &self.missing) {
-            (Some(row), _) => event.insert(&mut self.insertion, |out| row.write(out)),
+            (Some(row), _) => insert(event, &mut self.insertion, capacity, |out| row.write(out)),
             (None, Otherwise::Skip) => return Verdict::Keep,
             (None, Otherwise::Reject) => Err(self.unmatched(key.as_deref())),
-            (None, Otherwise::Write(object)) => event.insert(&mut self.insertion, |out| {
-                write_value(&mut &**object, out);
-                Ok(())
-            }),
+            (None, Otherwise::Write(object)) => {
+                insert(event, &mut self.insertion, capacity, |out| {
+                    write_value(&mut &**object, out);
+                    Ok(())
+                })
+            }
         };
         written.map_or_else(Verdict::Reject, |()| Verdict::Keep)
     }
@@ -74,6 +77,30 @@ impl Lookup {
     }
 }
 
+/// Inserts the value that `write` writes into an event. The value may take `capacity` bytes, and its size is subtracted
+/// from `capacity`.
+fn insert(
+    event: &mut EventMut<'_>,
+    insertion: &mut Insertion,
+    capacity: &mut usize,
+    write: impl FnOnce(&mut Limited<'_, '_>) -> Result<()>,
+) -> Result<()> {
+    let mut left = *capacity;
+    event.insert(insertion, |out| {
+        let mut out = Limited::new(out, left);
+        write(&mut out)?;
+        left = out.left().ok_or_else(|| {
+            Error::bad_data(format_args!(
+                "cannot add the fields of the table: they take more than the {left} bytes that are left for the events \
+                 of its batch; set fewer `fields`"
+            ))
+        })?;
+        Ok(())
+    })?;
+    *capacity = left;
+    Ok(())
+}
+
 /// Returns the text of the field of an event: text, or the text of a number. Returns `None` if the field is missing or has
 /// another type.
 fn key_text<'b>(field: &Field, event: EventRef<'b>) -> Option<Cow<'b, str>> {
@@ -94,7 +121,8 @@ impl Operator for Lookup {
             self.watch = Some(Watch::start(&self.shared, &self.host));
         }
         let table = self.shared.table();
-        output.divert(batch, |event| self.apply(&table, event));
+        let mut capacity = batch.growth_at_most();
+        output.divert(batch, |event| self.apply(&table, event, &mut capacity));
         Ok(())
     }
 }

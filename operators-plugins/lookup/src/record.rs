@@ -216,20 +216,79 @@ fn take_text<'t>(bytes: &mut &'t [u8]) -> &'t str {
     std::str::from_utf8(take_bytes(bytes)).unwrap_or_default()
 }
 
+/// Size of a value or a key in the document of an event, besides its text, in bytes.
+const NODE: usize = 16;
+
+/// A writer that writes at most a number of bytes.
+pub(crate) struct Limited<'w, 'b> {
+    out: &'w mut Writer<'b>,
+    /// Bytes of nodes and text that may still be written; `None` if a value did not fit.
+    left: Option<usize>,
+}
+
+impl<'w, 'b> Limited<'w, 'b> {
+    pub(crate) fn new(out: &'w mut Writer<'b>, capacity: usize) -> Self {
+        Self { out, left: Some(capacity) }
+    }
+
+    /// Returns the bytes that may still be written, or `None` if a value did not fit. Then nothing after this value was
+    /// written either.
+    pub(crate) fn left(&self) -> Option<usize> {
+        self.left
+    }
+
+    /// Writes a value or a key with `text` bytes of text, if it fits.
+    fn put(&mut self, text: usize, write: impl FnOnce(&mut Writer<'b>)) {
+        self.left = self.left.and_then(|left| left.checked_sub(text.saturating_add(NODE)));
+        if self.left.is_some() {
+            write(self.out);
+        }
+    }
+
+    pub(crate) fn key(&mut self, key: &str) {
+        self.put(key.len(), |out| out.key(key));
+    }
+
+    pub(crate) fn begin_object(&mut self) {
+        self.put(0, Writer::begin_object);
+    }
+
+    pub(crate) fn end_object(&mut self) {
+        if self.left.is_some() {
+            self.out.end_object();
+        }
+    }
+
+    fn end_array(&mut self) {
+        if self.left.is_some() {
+            self.out.end_array();
+        }
+    }
+}
+
 /// Takes a value from the beginning of `bytes`, and writes it.
-pub(crate) fn write_value(bytes: &mut &[u8], out: &mut Writer<'_>) {
+pub(crate) fn write_value(bytes: &mut &[u8], out: &mut Limited<'_, '_>) {
     let Some((&tag, rest)) = bytes.split_first() else { return };
     *bytes = rest;
     match tag {
-        FALSE | TRUE => out.bool(tag == TRUE),
-        TEXT => out.str(take_text(bytes)),
-        BYTES => out.bytes(take_bytes(bytes)),
-        NUMBER => match Exact::new(take_text(bytes)) {
-            Some(number) => out.exact(&number),
-            None => out.null(),
-        },
+        FALSE | TRUE => out.put(0, |out| out.bool(tag == TRUE)),
+        TEXT => {
+            let text = take_text(bytes);
+            out.put(text.len(), |out| out.str(text));
+        }
+        BYTES => {
+            let data = take_bytes(bytes);
+            out.put(data.len(), |out| out.bytes(data));
+        }
+        NUMBER => {
+            let text = take_text(bytes);
+            out.put(text.len(), |out| match Exact::new(text) {
+                Some(number) => out.exact(&number),
+                None => out.null(),
+            });
+        }
         ARRAY => {
-            out.begin_array();
+            out.put(0, Writer::begin_array);
             for _ in 0..take_number(bytes) {
                 write_value(bytes, out);
             }
@@ -243,6 +302,6 @@ pub(crate) fn write_value(bytes: &mut &[u8], out: &mut Writer<'_>) {
             }
             out.end_object();
         }
-        _ => out.null(),
+        _ => out.put(0, Writer::null),
     }
 }

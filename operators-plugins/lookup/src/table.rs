@@ -3,11 +3,11 @@
 use std::{hash::BuildHasher, net::IpAddr};
 
 use hashbrown::{DefaultHashBuilder, HashTable};
-use tremor_pdk::{Error, Memory, Network, Result, Writer};
+use tremor_pdk::{Error, Memory, Network, Result};
 
 use crate::{
     config::By,
-    record::{put_bytes, take_bytes, take_number, write_value},
+    record::{Limited, put_bytes, take_bytes, take_number, write_value},
 };
 
 /// Maximum length of a key of a table `by: prefix`, in bytes, which bounds the time of a search.
@@ -96,7 +96,7 @@ fn key_at(rows: &[u8], at: u64) -> (&[u8], &[u8]) {
 
 impl Row<'_> {
     /// Writes an object with the values.
-    pub(crate) fn write(self, out: &mut Writer<'_>) {
+    pub(crate) fn write(self, out: &mut Limited<'_, '_>) {
         let mut values = self.values;
         out.begin_object();
         for _ in 0..take_number(&mut values) {

@@ -7,6 +7,7 @@ use tremor_pdk::{Batch, Error, testing::TestHost};
 use super::load;
 use crate::{
     config::{By, Format, TableConfig},
+    record::Limited,
     table::Table,
 };
 
@@ -35,7 +36,7 @@ fn row(table: &Table, key: &str) -> Option<String> {
     batch.push(&()).unwrap();
     let mut event = batch.last_mut().unwrap();
     let written = event.write_value(|out| {
-        row.write(out);
+        row.write(&mut Limited::new(out, usize::MAX));
         Ok(())
     });
     written.unwrap();
@@ -136,5 +137,37 @@ fn mistakes_are_reported_with_their_line() {
         let error = loaded(config, contents).err().unwrap().to_string();
         assert!(error.contains(expected), "{expected}: {error}");
         assert!(error.contains("cannot read the table `"), "{error}");
+    }
+}
+
+#[test]
+fn quotation_marks_that_rfc_4180_does_not_allow_are_rejected() {
+    let csv = config(Format::Csv);
+    let semicolon = TableConfig { delimiter: b';', ..csv.clone() };
+    let within = "`\"` within a value without quotes: put the value in quotes";
+    let behind = "expected the delimiter or the end of the row after a quoted value";
+    let unclosed = "the quotation mark is never closed: add the closing `\"`";
+    let long = format!("a,b\n1,\"{}", "x\n".repeat(100_000));
+    for (config, text, expected) in [
+        (&csv, "a,b\n1,\"x\n2,y\n3,z\n", format!("line 2, column 3: {unclosed}")),
+        (&csv, "a,b\n1,\"x\"\"", format!("line 2, column 3: {unclosed}")),
+        (&csv, &*long, format!("line 2, column 3: {unclosed}")),
+        (&csv, "a,\"b\n", format!("line 1, column 3: {unclosed}")),
+        (&csv, "a,b\r\n1,sh\"op\r\n", format!("line 2, column 5: {within}")),
+        (&csv, "a,b\n\u{e4}\u{65e5},\"x\ny\"z\n", format!("line 3, column 3: {behind}")),
+        (&csv, "a,b\n1,\"x\" \n", format!("line 2, column 6: {behind}")),
+        (&csv, "a,b\n1,\"x\";\n", format!("line 2, column 6: {behind}")),
+        (&semicolon, "a;b\n1; \"x\"\n", format!("line 2, column 4: {within}")),
+    ] {
+        let error = loaded(config, text.as_bytes()).err().unwrap().to_string();
+        assert!(error.contains(&expected), "{expected}: {error}");
+    }
+    for (config, text, expected) in [
+        (&csv, "a,b,c\n\"1\",\"\",\"\"\"x\"\"\"", r#"{"b":"","c":"\"x\""}"#),
+        (&csv, "a,b,c\r1,\"x\ry\",'\r", r#"{"b":"x\ry","c":"'"}"#),
+        (&semicolon, "a;b;c\n1;\"x;y\";,\n", r#"{"b":"x;y","c":","}"#),
+    ] {
+        let table = loaded(config, text.as_bytes()).unwrap();
+        assert_eq!(row(&table, "1").as_deref(), Some(expected), "{text}");
     }
 }

@@ -7,7 +7,10 @@ use serde_json::{Value as Json, json};
 use tremor_pdk::{Batch, Error, testing::TestHost};
 
 use super::Database;
-use crate::config::{By, Format, TableConfig};
+use crate::{
+    config::{By, Format, TableConfig},
+    record::Limited,
+};
 
 /// Appends a value in the binary format. Integers are `uint64`, unless they are negative.
 fn encode(value: &Json, out: &mut Vec<u8>) {
@@ -161,7 +164,7 @@ fn record(database: &Database, address: &str) -> Option<String> {
     let mut batch = Batch::new();
     batch.push(&()).unwrap();
     let mut event = batch.last_mut().unwrap();
-    match event.write_value(|out| record.write(out)) {
+    match event.write_value(|out| record.write(&mut Limited::new(out, usize::MAX))) {
         Ok(()) => Some(event.value().unwrap().to_string()),
         Err(error) => Some(error.to_string()),
     }

@@ -203,9 +203,11 @@ fn broken_file_keeps_the_old_table_and_is_a_problem() {
     let event = literal!({ "host": "web-1" });
     let mut team = || processed(&mut operator, &event).unwrap();
     let old = team();
-    for (contents, expected) in
-        [("host,team\nweb-1\n", "line 2: expected 2 values"), ("", "the file is empty")]
-    {
+    for (contents, expected) in [
+        ("host,team\nweb-1\n", "line 2: expected 2 values"),
+        ("host,team\nweb-1,\"x\n", "line 2, column 7: the quotation mark is never closed"),
+        ("", "the file is empty"),
+    ] {
         replace(&scene.path(), contents, false);
         scene.check(3);
         assert_eq!(team(), old);
@@ -225,6 +227,32 @@ fn broken_file_keeps_the_old_table_and_is_a_problem() {
     scene.check(3);
     assert_eq!(team(), old);
     assert_eq!(scene.host.problem("table"), None);
+}
+
+/// A batch of 2,000 events would grow by 40 MB.
+#[test]
+fn events_beyond_the_limit_of_the_batch_are_rejected() {
+    let scene = Scene::new();
+    fs::write(scene.path(), format!("host,text\nlong,{}\nshort,x\n", "x".repeat(20_000))).unwrap();
+    let default = json!({ "missing": { "default": { "text": "x".repeat(20_000) } } });
+    for (keys, key) in [(json!({}), "long"), (default, "other")] {
+        let mut operator = scene.operator(keys).unwrap();
+        let (mut batch, mut output) = (Batch::new(), Output::new());
+        for _ in 0..2_000 {
+            batch.push(&literal!({ "host": key })).unwrap();
+        }
+        batch.push(&literal!({ "host": "short" })).unwrap();
+        operator.process(&mut batch, &mut output).unwrap();
+        let rejected = output.rejected();
+        assert!((1_000..1_500).contains(&rejected.len()), "{}", rejected.len());
+        let error = rejected[0].error.to_string();
+        assert!(error.contains("bytes that are left for the events of its batch"), "{error}");
+        // A smaller row still fits.
+        let last = batch.get(batch.len() - 1).unwrap().value().unwrap().to_string();
+        assert_eq!(last, r#"{"host":"short","owner":{"text":"x"}}"#);
+        let events = batch.iter().filter(|event| event.value().unwrap().to_string().len() > 20_000);
+        assert_eq!(events.count() + rejected.len(), 2_000);
+    }
 }
 
 #[test]

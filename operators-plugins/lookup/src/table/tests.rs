@@ -8,7 +8,7 @@ use tremor_pdk::{Batch, Network, testing::TestHost};
 use super::{Builder, Table};
 use crate::{
     config::By,
-    record::{put_number, put_text},
+    record::{Limited, put_number, put_text},
 };
 
 /// Returns a table whose rows have the column `n`, with the number of the row.
@@ -32,7 +32,7 @@ fn found(table: &Table, key: &str) -> Option<usize> {
     let mut event = batch.last_mut().unwrap();
     event
         .write_value(|out| {
-            row.write(out);
+            row.write(&mut Limited::new(out, usize::MAX));
             Ok(())
         })
         .unwrap();

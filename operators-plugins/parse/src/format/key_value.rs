@@ -1,5 +1,6 @@
 //! Pairs of a key and a value, such as `level=warn msg="no space left"`.
 
+use memchr::memmem;
 use tremor_pdk::{Error, Result, Writer};
 
 use crate::{config::Config, stop::Stop, types::Types};
@@ -67,7 +68,10 @@ impl KeyValue {
             self.skip_to_delimiter(text, end)
         } else {
             let pair = rest.find(&*self.of_pair).unwrap_or(rest.len());
-            let key = rest.find(&*self.of_value).map_or(pair, |key| key.min(pair));
+            // A search beyond the pair would read the remaining text again for each key that stands alone.
+            let within = rest.len().min(pair + self.of_value.len() - 1);
+            let of_value = self.of_value.as_bytes();
+            let key = memmem::find(&rest.as_bytes()[..within], of_value).unwrap_or(pair);
             let name = rest[..key].trim_ascii();
             if name.is_empty() {
                 return Err(Stop::new(at, "a key"));
@@ -180,6 +184,35 @@ mod tests {
             (r#"a="x"y"#, "expected ` ` or the end after a value at byte 5, found \"y\""),
         ] {
             assert_eq!(parsed(&mut parser, text).unwrap_err(), expected, "{text}");
+        }
+    }
+
+    /// A search for the next `=` from each key would take minutes.
+    #[test]
+    fn long_text_of_standalone_keys_takes_linear_time() {
+        let mut parser = parser(serde_json::json!({ "format": "key_value" }));
+        for (end, expected) in [
+            ("", r#"{"a":true}"#),
+            ("b=1", r#"{"a":true,"b":"1"}"#),
+            ("b=\"x y\"", r#"{"a":true,"b":"x y"}"#),
+        ] {
+            let text = "a ".repeat(200_000) + end;
+            assert_eq!(parsed(&mut parser, &text).as_deref(), Ok(expected), "{end}");
+        }
+    }
+
+    #[test]
+    fn delimiter_of_value_may_overlap_or_contain_the_other() {
+        for (of_value, of_pair, text, expected) in [
+            ("= ", " ", "a= b", r#"{"a":"b"}"#),
+            ("=,", ",", "a,b=,c,d", r#"{"a":true,"b":"c","d":true}"#),
+            (",=", ",", "a,=b", r#"{"a":"b"}"#),
+            ("\u{e4}\u{e4}", "\u{e4}", "k\u{e4}\u{e4}v\u{e4}x", r#"{"k":"v","x":true}"#),
+        ] {
+            let config = serde_json::json!({
+                "format": "key_value", "key_value_delimiter": of_value, "field_delimiter": of_pair,
+            });
+            assert_eq!(parsed(&mut parser(config), text).as_deref(), Ok(expected), "{text}");
         }
     }
 

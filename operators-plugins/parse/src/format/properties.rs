@@ -42,6 +42,25 @@ const LINES: [&str; 6] = [
     "2024-07-15T16:24:59.123+02:00",
 ];
 
+/// Each parser reads 100 KB of each fragment within milliseconds. If its time were quadratic, this test would take
+/// minutes.
+#[test]
+fn time_is_linear_in_the_length_of_the_text() {
+    let fragments = [
+        "a ", "a", " ", "\"", "\"\"", "\\", "\"a\" ", "a=\"b\" ", "a=\"", "a= ", "a:b, ", "a, ",
+        "\"a\",", ",", "[", "{\"a\":", "[a] ", "a&", "%", "%41=&", "/", "@", ":", "?", "#", "- ",
+        "0", "<",
+    ];
+    for fragment in fragments {
+        for end in ["", "=1"] {
+            let text = fragment.repeat(100_000 / fragment.len()) + end;
+            for parser in &mut parsers() {
+                let _ = parsed(parser, &text);
+            }
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn no_text_makes_a_parser_panic(text in any::<String>()) {
