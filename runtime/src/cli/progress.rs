@@ -173,6 +173,7 @@ mod tests {
             queue: None,
             latencies: None,
             replays_failed: None,
+            stored: None,
         };
         FlowStatus {
             given_up: Vec::new(),
