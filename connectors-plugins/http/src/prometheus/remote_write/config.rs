@@ -56,7 +56,7 @@ pub struct Config {
     pub timeout: Option<Interval>,
     /// Sink: maximum time to connect. Default: `10s`.
     pub connect_timeout: Option<Interval>,
-    /// Sink: statuses after which a request is sent again, in addition to 429 and 5xx: `[401, 404]`.
+    /// Sink: statuses after which a request is sent again, in addition to 401, 429 and 5xx: `[408]`.
     pub retry_statuses: Option<Vec<u16>>,
     /// Source: path of requests. Default: `/api/v1/write`.
     pub path: Option<String>,
@@ -188,7 +188,7 @@ impl Config {
         match statuses.iter().find(|status| !(300..600).contains(*status)) {
             None => Ok(statuses),
             Some(found) => Err(Error::configuration(format_args!(
-                "invalid `retry_statuses` entry {found}: expected a status from 300 to 599, such as 401"
+                "invalid `retry_statuses` entry {found}: expected a status from 300 to 599, such as 408"
             ))),
         }
     }

@@ -163,16 +163,19 @@ impl Writes {
 
     /// Returns whether a request is sent again after a response with this status, which is not a success.
     fn is_retried(&self, status: StatusCode) -> bool {
-        if status.is_redirection() && !self.has_accepted.load(Ordering::Relaxed) {
-            // As long as the peer has accepted no request, the URL is probably wrong.
-            return true;
+        match status {
+            _ if self.sending.retry_statuses.contains(&status.as_u16()) => true,
+            StatusCode::TOO_MANY_REQUESTS => true,
+            // The credentials are wrong, and not the samples. The specification forbids sending a request again after
+            // any status 4xx except 429, because the samples would be refused again.
+            StatusCode::UNAUTHORIZED | StatusCode::PROXY_AUTHENTICATION_REQUIRED => true,
+            // As long as the peer has accepted no request, the configuration is probably wrong.
+            StatusCode::FORBIDDEN | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => {
+                !self.has_accepted.load(Ordering::Relaxed)
+            }
+            _ if status.is_redirection() => !self.has_accepted.load(Ordering::Relaxed),
+            _ => status.is_server_error(),
         }
-        // After 407, the request has not reached the receiver. The specification forbids sending a request again after
-        // any status 4xx except 429.
-        let again = [StatusCode::PROXY_AUTHENTICATION_REQUIRED, StatusCode::TOO_MANY_REQUESTS];
-        status.is_server_error()
-            || again.contains(&status)
-            || self.sending.retry_statuses.contains(&status.as_u16())
     }
 
     /// Sends samples in as few requests as `max_body_bytes` allows, in order. If the peer refuses the contents of a

@@ -157,9 +157,9 @@ fn status_decides_between_retry_and_dead_letter() {
         (429, ErrorPolicy::RETRY),
         (500, ErrorPolicy::RETRY),
         (503, ErrorPolicy::RETRY),
-        (401, ErrorPolicy::DEAD_LETTER),
-        (403, ErrorPolicy::DEAD_LETTER),
-        (404, ErrorPolicy::DEAD_LETTER),
+        (401, ErrorPolicy::RETRY),
+        (403, ErrorPolicy::RETRY),
+        (404, ErrorPolicy::RETRY),
         (408, ErrorPolicy::DEAD_LETTER),
         (415, ErrorPolicy::DEAD_LETTER),
     ] {
@@ -168,13 +168,27 @@ fn status_decides_between_retry_and_dead_letter() {
         let rejected = exceptions(sink(&host, &peer, "").deliver(&batch(&series(3))));
         assert_eq!(rejected[0].events, 0..3, "{code}");
         assert_eq!(rejected[0].error.policy(), policy, "{code}");
-        assert!(rejected[0].error.to_string().ends_with("why"), "{}", rejected[0].error);
+        assert!(rejected[0].error.to_string().contains("why"), "{}", rejected[0].error);
     }
-    let peer = peer(vec![status(401, "", "")]);
-    let host = TestHost::new();
-    let rejected =
-        exceptions(sink(&host, &peer, r#", "retry_statuses": [401]"#).deliver(&batch(&series(1))));
+    let keys = r#", "retry_statuses": [408]"#;
+    let (peer, host) = (peer(vec![status(408, "", "")]), TestHost::new());
+    let rejected = exceptions(sink(&host, &peer, keys).deliver(&batch(&series(1))));
     assert_eq!(rejected[0].error.policy(), ErrorPolicy::RETRY);
+}
+
+#[test]
+fn missing_path_concerns_samples_once_a_request_was_accepted() {
+    for (code, policy) in [
+        (401, ErrorPolicy::RETRY),
+        (403, ErrorPolicy::DEAD_LETTER),
+        (404, ErrorPolicy::DEAD_LETTER),
+    ] {
+        let (peer, host) = (peer(vec![ok(), status(code, "", "why")]), TestHost::new());
+        let mut sink = sink(&host, &peer, "");
+        assert!(exceptions(sink.deliver(&batch(&series(1)))).is_empty());
+        let rejected = exceptions(sink.deliver(&batch(&series(1))));
+        assert_eq!(rejected[0].error.policy(), policy, "{code}");
+    }
 }
 
 #[test]
