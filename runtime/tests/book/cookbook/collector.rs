@@ -86,7 +86,7 @@ fn answer(request: &Request, state: &Mutex<State>) -> Vec<u8> {
 }
 
 /// Returns the decompressed body of a request.
-fn body(request: &Request) -> String {
+pub(super) fn body(request: &Request) -> String {
     if request.header("content-encoding") != Some("gzip") {
         return request.text();
     }

@@ -13,12 +13,16 @@ use crate::{running::Running, support::workspace, tremor::Scene};
 mod collector;
 mod dead_letters;
 mod journal;
+mod journal_loki;
 mod kubernetes;
 mod nginx;
+mod nginx_elasticsearch;
 mod personal_data;
 mod prometheus;
 mod relay;
+mod remote_write;
 mod routes;
+mod s3;
 mod teams;
 
 /// Returns the flows of a page of the cookbook, in the order of the page.

@@ -25,7 +25,7 @@ links: [input -> output]";
 const DROPPED: &str = "# TYPE go_goroutines gauge\ngo_goroutines 7\n";
 
 /// Starts a server that answers each request with these metrics.
-fn exporter(metrics: &str) -> Server {
+pub(super) fn exporter(metrics: &str) -> Server {
     let head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n";
     let answer = format!("{head}Content-Length: {}\r\n\r\n{metrics}", metrics.len());
     Server::start(move |_| answer.clone().into_bytes())
