@@ -228,6 +228,17 @@ impl Template {
         self.parts.iter().map(text).collect()
     }
 
+    /// Returns the text as [`Template::shape`] does, with the default of each field or time that has one in its place.
+    #[must_use]
+    pub fn shape_of_defaults(&self, value: &str) -> String {
+        let text = |part: &Part| match part {
+            Part::Text(text) => text.to_string(),
+            Part::Field { default, .. } => default.as_deref().unwrap_or(value).to_owned(),
+            Part::Time(time) => time.default.as_deref().unwrap_or(value).to_owned(),
+        };
+        self.parts.iter().map(text).collect()
+    }
+
     /// Returns the fields that the template reads.
     pub fn fields(&self) -> impl Iterator<Item = &Field> {
         self.parts.iter().filter_map(|part| match part {
