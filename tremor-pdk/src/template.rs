@@ -21,6 +21,8 @@ use crate::{EventRef, PathError, Shape, ValueRef};
 /// `{FIELD:+FORMAT}` is replaced by the time in the field, in a format of strftime. `{:+FORMAT}` is replaced by the
 /// time when the event was read. `{FIELD:+FORMAT|ZONE:-DEFAULT}` has a time zone and a default; the time zone is UTC if
 /// there is none. A time is an integer in ns since the Unix epoch, or text in the form of RFC 3339.
+///
+/// A format has at least one `%`. Formats and defaults contain no braces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
     parts: Box<[Part]>,
@@ -88,7 +90,17 @@ impl fmt::Display for NoText<'_> {
             Some(field) => write!(f, " as `{field}`")?,
             None => f.write_str(" when the event was read")?,
         }
-        write!(f, ", found {}", self.found)
+        write!(f, ", found {}", self.found)?;
+        // A directive such as `%F` is a valid name of metadata.
+        match self.field.map(Field::to_string).as_deref().map(str::as_bytes) {
+            Some([b'%', directive])
+                if directive.is_ascii_alphabetic() && self.found == NO_FIELD =>
+            {
+                let directive = char::from(*directive);
+                write!(f, "; for the time when the event was read, write `{{:+%{directive}}}`")
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -216,6 +228,17 @@ impl Template {
         self.parts.iter().map(text).collect()
     }
 
+    /// Returns the text as [`Template::shape`] does, with the default of each field or time that has one in its place.
+    #[must_use]
+    pub fn shape_of_defaults(&self, value: &str) -> String {
+        let text = |part: &Part| match part {
+            Part::Text(text) => text.to_string(),
+            Part::Field { default, .. } => default.as_deref().unwrap_or(value).to_owned(),
+            Part::Time(time) => time.default.as_deref().unwrap_or(value).to_owned(),
+        };
+        self.parts.iter().map(text).collect()
+    }
+
     /// Returns the fields that the template reads.
     pub fn fields(&self) -> impl Iterator<Item = &Field> {
         self.parts.iter().filter_map(|part| match part {
@@ -330,9 +353,8 @@ fn parse_part(text: &str, start: usize) -> Result<(Part, usize), TemplateError> 
     let mut format = None;
     if text[end..].starts_with(":+") {
         let from = end + 2;
-        let length = text[from..].find('}').unwrap_or(text.len() - from);
-        let length = text[from..from + length].find(":-").unwrap_or(length);
-        behind = from + length;
+        let end = part_end(text, from)?;
+        behind = text[from..end].find(":-").map_or(end, |length| from + length);
         let parsed = TimeFormat::parse(&text[from..behind]);
         format = Some(
             parsed.map_err(|(offset, problem)| TemplateError { offset: from + offset, problem })?,
@@ -343,7 +365,7 @@ fn parse_part(text: &str, start: usize) -> Result<(Part, usize), TemplateError> 
     let mut default = None;
     if text[behind..].starts_with(":-") {
         let from = behind + 2;
-        behind = from + text[from..].find('}').unwrap_or(text.len() - from);
+        behind = part_end(text, from)?;
         default = Some(text[from..behind].into());
     }
     if !text[behind..].starts_with('}') {
@@ -361,6 +383,21 @@ fn parse_part(text: &str, start: usize) -> Result<(Part, usize), TemplateError> 
         }
     };
     Ok((part, behind + 1))
+}
+
+/// Returns the offset of the brace that ends the format or the default at `from`, or of the end of the text.
+///
+/// # Errors
+/// Another part begins before this brace, so the brace is missing.
+fn part_end(text: &str, from: usize) -> Result<usize, TemplateError> {
+    let end = text[from..].find(['{', '}']).map_or(text.len(), |length| from + length);
+    if text[end..].starts_with('{') {
+        return Err(expected(
+            end,
+            "`}` before this `{`, because a format or a default contains no braces",
+        ));
+    }
+    Ok(end)
 }
 
 impl<'de> Deserialize<'de> for Template {

@@ -81,9 +81,26 @@ fn syntax_error_has_its_position() {
         ("{ts:+%Y|Mars}", 8),
         ("{ts:+%Y|}", 8),
         ("{ts:+%Y|UTC:-x", 14),
+        ("{ts:+YYYY-MM-DD}", 5),
+        ("{:+|UTC}", 3),
+        ("{host:-unknown/{:+%F|local}.log", 15),
+        ("{host:-a{{b}", 8),
+        ("{:+%F{host}", 5),
     ] {
         let error = template.parse::<Template>().unwrap_err();
         assert_eq!(error.offset, offset, "{template}: {error}");
+    }
+}
+
+#[test]
+fn mistakes_in_times_and_braces_have_a_remedy() {
+    for (template, expected) in [
+        ("{:+YYYY-MM-DD}", "such as `%Y-%m-%d`, found `YYYY-MM-DD`, which has no `%` at offset 3"),
+        ("{host:-unknown/{:+%F}", "expected `}` before this `{`"),
+        ("{%F}", "no such field; for the time when the event was read, write `{:+%F}`"),
+    ] {
+        let error = rendered(template).unwrap_err();
+        assert!(error.contains(expected), "{error}");
     }
 }
 

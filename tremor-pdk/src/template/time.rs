@@ -48,6 +48,10 @@ impl TimeFormat {
     /// Returns a description of the problem, and its offset.
     pub(super) fn parse(text: &str) -> Result<Self, (usize, String)> {
         let (format, zone) = text.split_once('|').map_or((text, None), |(f, z)| (f, Some(z)));
+        if !format.contains('%') {
+            let expected = "expected a format of a time such as `%Y-%m-%d`";
+            return Err((0, format!("{expected}, found `{format}`, which has no `%`")));
+        }
         let zone = match zone {
             None => TimeZone::UTC,
             Some("local") => TimeZone::try_system().map_err(|error| {

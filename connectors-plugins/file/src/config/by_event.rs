@@ -57,26 +57,37 @@ impl SinkPath {
             return Err(invalid("expected text without NUL"));
         }
         let shape = template.shape(&FIELD.to_string());
-        for name in shape[fixed_bytes..].split('/') {
-            if name.is_empty() {
-                return Err(invalid(
-                    "a folder or the file has no name; remove a `/`, or add a name",
-                ));
-            }
-            if name == "." || name == ".." {
-                let problem = format!("expected no `{name}` after the first field");
-                return Err(invalid(&problem));
-            }
-            if name.chars().any(|it| it != FIELD && it.is_control()) {
-                return Err(invalid("expected no control characters after the first field"));
-            }
-        }
+        expect_names(&shape[fixed_bytes..]).map_err(|problem| invalid(&problem))?;
+        // A default that names no file is a mistake of the path, and not of the events that would get the default.
+        let of_defaults = template.shape_of_defaults(&FIELD.to_string());
+        expect_names(&of_defaults[fixed_bytes..]).map_err(|problem| {
+            invalid(&format!("for an event that gets the defaults: {problem}; change the default"))
+        })?;
         let suffix = shape.rsplit(FIELD).next().unwrap_or_default();
         // A name before the suffix, because a name that begins with a point has no extension.
         let format = compression.of(Path::new(&format!("x{suffix}")));
         let base = context.resolve(Path::new(if fixed.is_empty() { "." } else { fixed })).into();
         Ok(Self::ByEvent(ByEvent { template, base, fixed_bytes, format }))
     }
+}
+
+/// Checks the names of the folders and of the file in a path, in which [`FIELD`] is in place of values.
+///
+/// # Errors
+/// Returns a description of the first invalid name.
+fn expect_names(path: &str) -> std::result::Result<(), String> {
+    for name in path.split('/') {
+        if name.is_empty() {
+            return Err("a folder or the file has no name; remove a `/`, or add a name".to_owned());
+        }
+        if name == "." || name == ".." {
+            return Err(format!("expected no `{name}` after the first field"));
+        }
+        if name.chars().any(|it| it != FIELD && it.is_control()) {
+            return Err("expected no control characters after the first field".to_owned());
+        }
+    }
+    Ok(())
 }
 
 impl ByEvent {
@@ -120,6 +131,7 @@ mod tests {
             ("logs/{:+%F}", "logs/", 5),
             ("../logs/{{a}}/{host}", "../logs/{a}/", 12),
             ("{host}.log", ".", 0),
+            ("l/{host:-unknown/x}{n:-}.log", "l/", 2),
         ] {
             let found = by_event(path);
             assert_eq!((&*found.base, found.fixed_bytes), (Path::new(base), fixed_bytes), "{path}");
@@ -161,6 +173,14 @@ mod tests {
             ("l/host}", "invalid template"),
             ("l/{a,b}", "invalid template"),
             ("l/{host}\n", "control characters"),
+            (
+                "l/{host:-../x}",
+                "gets the defaults: expected no `..` after the first field; change the default",
+            ),
+            ("l/{host:-}", "gets the defaults: a folder or the file has no name"),
+            ("l/{host:-a}/{:+%F:-a//b}", "gets the defaults: a folder or the file has no name"),
+            ("l/{host:-unknown/{:+%F}.log", "expected `}` before this `{`"),
+            ("l/{host}/{:+YYYY}.log", "has no `%`"),
         ] {
             let error = parse(path).unwrap_err().to_string();
             assert!(error.contains(expected), "{path}: {error}");
