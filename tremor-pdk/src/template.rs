@@ -228,7 +228,7 @@ impl Template {
         self.parts.iter().map(text).collect()
     }
 
-    /// Returns the text as [`Template::shape`] does, with the default of each field or time that has one in its place.
+    /// Returns the text as [`Template::shape`] does, with each field or time that has a default replaced by it.
     #[must_use]
     pub fn shape_of_defaults(&self, value: &str) -> String {
         let text = |part: &Part| match part {

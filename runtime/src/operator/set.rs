@@ -178,6 +178,32 @@ impl Step {
         }
     }
 
+    /// Returns an upper bound of the bytes that the step adds to an event besides the values of fields: constants, texts
+    /// of templates, times, and keys of objects.
+    fn added(&self) -> usize {
+        let Some(set) = &self.set else { return 0 };
+        let value = match &set.source {
+            // A value has at most one node more than its JSON has characters at which a key or a value begins.
+            Source::Constant(value) => {
+                let json = value.to_string();
+                let nodes = 1 + json.matches(['{', '[', ',', ':']).count();
+                json.len() + nodes * NODE
+            }
+            Source::Copy(_) => 0,
+            Source::Template(template, _) => {
+                let text = template.to_string();
+                let times = text.matches(":+").count();
+                // Each byte of a format may become several bytes, such as those of the name of a month.
+                NODE + text.len() + times.min(1) * text.len() * TIME
+            }
+            Source::Now(_) => NODE + TIME,
+        };
+        // Each key of the path begins a pair of an object.
+        let path = self.field.to_string();
+        let keys = 1 + path.matches(['.', '[']).count();
+        value + path.len() + keys * 2 * NODE
+    }
+
     /// Returns the fields that the step reads.
     fn reads<'s>(&'s self, conditions: &'s Conditions) -> Vec<&'s Field> {
         let mut fields = self.copies();
@@ -259,9 +285,14 @@ fn depends(step: &Step, earlier: &Step, conditions: &Conditions) -> bool {
         || step.reads(conditions).into_iter().any(|read| read.overlaps(edited))
 }
 
+/// Size of a value or a key in the document of an event, besides its text, in bytes.
+const NODE: usize = 16;
+
+/// Upper bound of the length of a time in RFC 3339, and of the text of a byte of a format of strftime, in bytes.
+const TIME: usize = 64;
+
 /// Value of [`Set::growth`] above which the size of events is always measured. Otherwise a small batch could grow too
-/// much: its weight does not include the constants of the edits, and later edits may copy fields that are set to these
-/// constants.
+/// much: its weight counts a text once that several fields contain.
 const GROWTH: usize = 16;
 
 /// The operator `set`.
@@ -270,6 +301,8 @@ pub(crate) struct Set {
     conditions: Conditions,
     /// Upper bound of the factor by which copies and templates enlarge an event.
     growth: usize,
+    /// Upper bound of the bytes that constants, texts of templates and keys add to an event.
+    added: usize,
     /// Values of the fields of a pass for the current event.
     values: Vec<Planned>,
     /// Texts of the values of a pass.
@@ -320,18 +353,20 @@ impl Component for Set {
             let copies: usize = pass.iter().map(|step| step.copies().len()).sum();
             growth.saturating_mul(1 + copies)
         });
+        let added = passes.iter().flatten().map(Step::added).sum();
         let passes = passes.into_iter().map(Pass::new).collect::<Result<_>>()?;
-        Ok(Self { passes, conditions, growth, values: Vec::new(), text: String::new() })
+        Ok(Self { passes, conditions, growth, added, values: Vec::new(), text: String::new() })
     }
 }
 
 impl Operator for Set {
     fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        let Self { passes, conditions, growth, values, text } = self;
+        let Self { passes, conditions, growth, added, values, text } = self;
         let weight = batch.weight();
         let most = Batch::decoded_at_most(weight);
         // The size of events is measured only if they could exceed the limit.
-        let is_measured = *growth > GROWTH || growth.saturating_mul(weight) > most;
+        let with_added = weight.saturating_add(batch.len().saturating_mul(*added));
+        let is_measured = *growth > GROWTH || growth.saturating_mul(with_added) > most;
         let mut capacity = is_measured.then(|| most.saturating_sub(weight));
         output.divert(batch, |event| {
             conditions.met.fill(None);

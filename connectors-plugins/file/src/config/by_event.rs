@@ -57,11 +57,14 @@ impl SinkPath {
             return Err(invalid("expected text without NUL"));
         }
         let shape = template.shape(&FIELD.to_string());
-        expect_names(&shape[fixed_bytes..]).map_err(|problem| invalid(&problem))?;
+        expect_names(&shape[fixed_bytes..]).map_err(|problem| invalid(problem.message()))?;
         // A default that names no file is a mistake of the path, and not of the events that would get the default.
         let of_defaults = template.shape_of_defaults(&FIELD.to_string());
         expect_names(&of_defaults[fixed_bytes..]).map_err(|problem| {
-            invalid(&format!("for an event that gets the defaults: {problem}; change the default"))
+            invalid(&format!(
+                "for an event that gets the defaults: {}; change the default",
+                problem.message()
+            ))
         })?;
         let suffix = shape.rsplit(FIELD).next().unwrap_or_default();
         // A name before the suffix, because a name that begins with a point has no extension.
@@ -74,17 +77,23 @@ impl SinkPath {
 /// Checks the names of the folders and of the file in a path, in which [`FIELD`] is in place of values.
 ///
 /// # Errors
-/// Returns a description of the first invalid name.
-fn expect_names(path: &str) -> std::result::Result<(), String> {
+/// An error of the kind configuration for the first invalid name.
+fn expect_names(path: &str) -> Result<()> {
     for name in path.split('/') {
         if name.is_empty() {
-            return Err("a folder or the file has no name; remove a `/`, or add a name".to_owned());
+            return Err(Error::configuration(
+                "a folder or the file has no name; remove a `/`, or add a name",
+            ));
         }
         if name == "." || name == ".." {
-            return Err(format!("expected no `{name}` after the first field"));
+            return Err(Error::configuration(format_args!(
+                "expected no `{name}` after the first field"
+            )));
         }
         if name.chars().any(|it| it != FIELD && it.is_control()) {
-            return Err("expected no control characters after the first field".to_owned());
+            return Err(Error::configuration(
+                "expected no control characters after the first field",
+            ));
         }
     }
     Ok(())

@@ -12,7 +12,8 @@ use tremor_pdk::{ErrorPolicy, RawEvent, prelude::*, without_placeholders};
 use super::{
     body::Bodies,
     config::{Config, Format},
-    otlp, statuses,
+    otlp,
+    statuses::{self, ByEvent},
 };
 use crate::{
     Preset, Signal,
@@ -118,15 +119,13 @@ impl Settings {
         })
     }
 
-    /// Returns whether the URL of a request depends on its events.
-    pub(crate) fn is_url_by_event(&self) -> bool {
-        self.targets.as_ref().is_some_and(Targets::has_url)
-    }
-
-    /// Returns whether the URL or a header of a request depends on its events.
-    pub(crate) fn is_target_by_event(&self) -> bool {
-        let has_header = |it: &Targets| it.headers().next().is_some();
-        self.is_url_by_event() || self.targets.as_ref().is_some_and(has_header)
+    /// Returns the parts of requests that depend on their events.
+    fn by_event(&self) -> ByEvent {
+        match &self.targets {
+            Some(targets) if targets.has_url() => ByEvent::Url,
+            Some(targets) if targets.headers().next().is_some() => ByEvent::Headers,
+            _ => ByEvent::Nothing,
+        }
     }
 
     /// Returns the URL of the request that a message becomes, and the message without its signal, or `None` for an OTLP
@@ -227,7 +226,7 @@ impl Protocol for Settings {
     }
 
     fn is_retried(&self, status: StatusCode, has_accepted: bool) -> bool {
-        statuses::is_retried(self, status, has_accepted)
+        statuses::is_retried(&self.config, self.by_event(), status, has_accepted)
     }
 
     fn rejected(&self, response: &Response<'_>, _: &Part<'_, '_>) -> Result<Vec<(usize, Error)>> {

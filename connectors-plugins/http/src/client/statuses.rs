@@ -3,7 +3,7 @@
 use hyper::StatusCode;
 use tremor_pdk::{Error, Result};
 
-use super::{config::Config, otlp, settings::Settings};
+use super::{config::Config, otlp};
 
 /// Validates `retry_statuses` and `fail_statuses`.
 pub(crate) fn check(config: &Config) -> Result<()> {
@@ -23,9 +23,22 @@ pub(crate) fn check(config: &Config) -> Result<()> {
     }
 }
 
+/// Parts of requests that depend on their events.
+#[derive(Clone, Copy)]
+pub(crate) enum ByEvent {
+    Nothing,
+    Headers,
+    /// The URL, and possibly headers.
+    Url,
+}
+
 /// Returns whether a request is sent again after a response with this status.
-pub(crate) fn is_retried(settings: &Settings, status: StatusCode, has_accepted: bool) -> bool {
-    let config = &settings.config;
+pub(crate) fn is_retried(
+    config: &Config,
+    by_event: ByEvent,
+    status: StatusCode,
+    has_accepted: bool,
+) -> bool {
     if config.retry_statuses.contains(&status.as_u16()) {
         return true;
     }
@@ -36,8 +49,8 @@ pub(crate) fn is_retried(settings: &Settings, status: StatusCode, has_accepted: 
         // The peer rejects the credentials, whatever the request contains.
         StatusCode::UNAUTHORIZED | StatusCode::PROXY_AUTHENTICATION_REQUIRED => true,
         // The target depends on the events, so that other events may have a target that exists and is allowed.
-        StatusCode::FORBIDDEN if settings.is_target_by_event() => false,
-        StatusCode::NOT_FOUND if settings.is_url_by_event() => false,
+        StatusCode::FORBIDDEN if !matches!(by_event, ByEvent::Nothing) => false,
+        StatusCode::NOT_FOUND if matches!(by_event, ByEvent::Url) => false,
         // As long as the peer has accepted no request, the configuration is probably wrong.
         StatusCode::FORBIDDEN
         | StatusCode::NOT_FOUND

@@ -50,9 +50,9 @@ impl Kind {
         match (self, suffix) {
             (Histogram, Some("_bucket" | "_sum" | "_count"))
             | (Summary, Some("" | "_sum" | "_count")) => (family, self),
-            (Counter | Histogram | Summary, Some("_created")) => (name, Gauge),
+            (Counter | Histogram | Summary, Some("_created"))
+            | (Gauge | GaugeHistogram | StateSet | Info, _) => (name, Gauge),
             (Counter, _) => (name, Counter),
-            (Gauge | GaugeHistogram | StateSet | Info, _) => (name, Gauge),
             // A sample that the type of its family does not allow has no type.
             (Histogram | Summary | Untyped, _) => (name, Untyped),
         }

@@ -103,14 +103,14 @@ pub(super) fn check<'a>(
     let status = answer.status;
     let mut text = format!("the server answered with {}", status.as_u16());
     if !code.is_empty() {
-        text += &format!(" {code}");
+        text.extend([" ", &code]);
     } else if let Some(reason) = status.canonical_reason() {
-        text += &format!(" {reason}");
+        text.extend([" ", reason]);
     }
     let message = xml::text(body, "Message").unwrap_or_default();
     let message = printable(&secrets.redacted(message.as_bytes(), SHOWN));
     if !message.is_empty() {
-        text += &format!(": {}", message.trim_end_matches('.'));
+        text.extend([": ", message.trim_end_matches('.')]);
     }
     let found = answer.headers.get("x-amz-bucket-region").and_then(|it| it.to_str().ok());
     let found = found.map(str::to_owned).or_else(|| xml::text(body, "Region").map(Into::into));

@@ -67,7 +67,7 @@ impl Cleaner {
                 "cannot abort the unfinished upload of `{key}` in the bucket `{bucket}`"
             ))
         };
-        let ids = match &upload.upload_id {
+        let ids = match &upload.id {
             Some(id) => vec![id.clone()],
             None => client.uploads(key).await.map_err(|failure| failed(failure.error))?,
         };

@@ -64,7 +64,7 @@ enum Source {
     Keys(Loaded),
     Environment,
     File { path: Option<PathBuf>, profile: Option<String> },
-    Service(Service),
+    Service(Box<Service>),
 }
 
 impl Provider {
@@ -105,15 +105,16 @@ impl Provider {
             path: file.path.as_ref().map(|path| host.resolve(path)),
             profile: file.profile.clone(),
         };
+        let service = |service| Source::Service(Box::new(service));
         let instance = |instance: &Instance| {
             let endpoint = instance
                 .endpoint
                 .clone()
                 .or_else(|| variables("AWS_EC2_METADATA_SERVICE_ENDPOINT"));
-            Service::instance(endpoint.as_deref(), host, descriptors).map(Source::Service)
+            Service::instance(endpoint.as_deref(), host, descriptors).map(service)
         };
         let container =
-            || Service::container(variables, host, descriptors).map(|it| it.map(Source::Service));
+            || Service::container(variables, host, descriptors).map(|it| it.map(service));
         let sources = match credentials {
             Some(Credentials::Keys(keys)) => vec![Source::Keys(configured(keys)?.into())],
             Some(Credentials::Environment) => vec![Source::Environment],
@@ -205,7 +206,7 @@ impl Provider {
     async fn load_from(&self, source: &Source) -> Result<Option<Loaded>> {
         match source {
             Source::Keys(loaded) => Ok(Some(loaded.clone())),
-            Source::Environment => self.from_environment(),
+            Source::Environment => self.of_environment(),
             Source::File { path, profile } => {
                 let home =
                     || Some(PathBuf::from((self.variables)("HOME")?).join(".aws/credentials"));
@@ -222,7 +223,7 @@ impl Provider {
         }
     }
 
-    fn from_environment(&self) -> Result<Option<Loaded>> {
+    fn of_environment(&self) -> Result<Option<Loaded>> {
         let variable = |name| (self.variables)(name);
         let keys = (variable("AWS_ACCESS_KEY_ID"), variable("AWS_SECRET_ACCESS_KEY"));
         let (access_key_id, secret_access_key) = match keys {

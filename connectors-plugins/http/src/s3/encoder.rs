@@ -87,7 +87,8 @@ mod tests {
 
     #[test]
     fn parts_are_one_stream() {
-        let text: String = (0..40_000).map(|number| format!("{number}\n")).collect();
+        let lines: Vec<_> = (0..40_000).map(|number| number.to_string()).collect();
+        let text = lines.join("\n");
         for format in [None, Some(Format::Gzip), Some(Format::Zstd)] {
             let mut encoder = Encoder::new(format).unwrap();
             let mut parts = Vec::new();
@@ -108,7 +109,7 @@ mod tests {
                     flate2::read::GzDecoder::new(&*all).read_to_string(&mut read).unwrap();
                 }
                 Some(Format::Zstd) => {
-                    read = String::from_utf8(zstd::stream::decode_all(&*all).unwrap()).unwrap()
+                    read = String::from_utf8(zstd::stream::decode_all(&*all).unwrap()).unwrap();
                 }
             }
             assert!(read == text, "{format:?}");

@@ -247,7 +247,7 @@ impl Storing {
             endpoint: client.settings.url().to_string(),
             bucket: client.settings.config.bucket.clone(),
             key: object.key.clone(),
-            upload_id: None,
+            id: None,
         };
         let recorded = state.begin(&client.host, upload).await.map_err(transient)?;
         let (id, is_ambiguous) =

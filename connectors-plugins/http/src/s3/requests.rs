@@ -93,7 +93,7 @@ impl Client {
     pub(super) async fn create(&self, key: &str) -> Result<(String, bool), Failure> {
         let (headers, parameters) = (&self.settings.headers[..], &[("uploads", "")][..]);
         let sent =
-            self.send(Unsigned { headers, parameters, ..Unsigned::new("POST", key) }).await?;
+            self.send(Unsigned { parameters, headers, ..Unsigned::new("POST", key) }).await?;
         let id = xml::text(&sent.body, "UploadId").filter(|id| !id.is_empty() && id.len() <= 4_096);
         let id = id.ok_or_else(|| unexpected("UploadId"))?;
         Ok((id.into_owned(), sent.times > 1))
@@ -127,7 +127,7 @@ impl Client {
             "<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">"
                 .to_owned();
         for (number, tag) in (1..).zip(tags) {
-            body += &format!("<Part><PartNumber>{number}</PartNumber><ETag>");
+            body.extend(["<Part><PartNumber>", &number.to_string(), "</PartNumber><ETag>"]);
             xml::escape(tag, &mut body);
             body += "</ETag></Part>";
         }

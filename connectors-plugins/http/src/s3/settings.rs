@@ -78,7 +78,7 @@ impl Settings {
         }
         let part_bytes = usize::try_from(max_bytes / PARTS).unwrap_or(PART).max(PART);
         let headers = headers(&config, format)?;
-        Ok(Self { region, endpoint, base, keys, format, headers, part_bytes, state, config })
+        Ok(Self { config, region, endpoint, base, keys, format, headers, part_bytes, state })
     }
 
     /// Returns the URL of the server, without a path.
@@ -118,12 +118,7 @@ pub(super) fn server(
     Endpoint::new(url.parse()?, &keys, &mut targets, host)
 }
 
-fn endpoint(
-    config: &Config,
-    region: &str,
-    is_path_style: bool,
-    host: &Host,
-) -> Result<Endpoint> {
+fn endpoint(config: &Config, region: &str, is_path_style: bool, host: &Host) -> Result<Endpoint> {
     let url = match &config.endpoint {
         Some(endpoint) => parse_endpoint("endpoint", endpoint)?,
         None => {

@@ -30,8 +30,8 @@ pub(super) struct Upload {
     /// Key of the object, which no other upload has.
     pub(super) key: String,
     /// `None` while the ID is unknown: the upload may have begun, even several times.
-    #[serde(default)]
-    pub(super) upload_id: Option<String>,
+    #[serde(default, rename = "upload_id")]
+    pub(super) id: Option<String>,
 }
 
 #[derive(Deserialize, Serialize)]
@@ -181,7 +181,7 @@ impl Recorded {
     pub(super) async fn set_id(&self, id: &str) -> Result<()> {
         for (upload, _) in &mut lock(&self.state.uploads).list {
             if upload.key == self.key {
-                upload.upload_id = Some(id.to_owned());
+                upload.id = Some(id.to_owned());
             }
         }
         self.state.save(&self.host).await
@@ -314,7 +314,7 @@ mod tests {
 
     fn upload(key: &str) -> Upload {
         let (endpoint, bucket) = ("http://a:80".to_owned(), "b".to_owned());
-        Upload { endpoint, bucket, key: key.to_owned(), upload_id: None }
+        Upload { endpoint, bucket, key: key.to_owned(), id: None }
     }
 
     #[test]
@@ -328,8 +328,8 @@ mod tests {
         assert_eq!(state.abandoned(), []);
         test.block_on(one.end()).unwrap();
         drop(two);
-        let expected = Upload { upload_id: Some("id-2".to_owned()), ..upload("2") };
-        assert_eq!(state.abandoned(), [expected.clone()]);
+        let expected = Upload { id: Some("id-2".to_owned()), ..upload("2") };
+        assert_eq!(state.abandoned(), std::slice::from_ref(&expected));
         test.block_on(state.wait_abandoned(|it| it.key == "2"));
         drop(state);
         let state = Arc::new(State::open(&path).unwrap());

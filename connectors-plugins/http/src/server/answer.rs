@@ -22,7 +22,7 @@ pub(crate) struct Answer {
     /// Encoding of the body if the response has the form of OTLP.
     otlp: Option<Encoding>,
     /// `Content-Type` and contents of a body that is not an explanation.
-    page: Option<(HeaderValue, Bytes)>,
+    page: Option<Box<(HeaderValue, Bytes)>>,
 }
 
 impl Answer {
@@ -65,8 +65,8 @@ impl Answer {
 
     /// Creates a response with a page.
     pub(crate) fn page(content_type: &'static str, body: Vec<u8>) -> Self {
-        let page = Some((HeaderValue::from_static(content_type), Bytes::from(body)));
-        Self { page, ..Self::good(StatusCode::OK) }
+        let page = (HeaderValue::from_static(content_type), Bytes::from(body));
+        Self { page: Some(Box::new(page)), ..Self::good(StatusCode::OK) }
     }
 
     /// Sets the status that OTLP defines for this response. `into_response` converts the body to
@@ -81,7 +81,7 @@ impl Answer {
             (None, Cow::Borrowed(text)) => Bytes::from_static(text.as_bytes()),
             (None, Cow::Owned(text)) => Bytes::from(text),
         };
-        let (content_type, text) = match (self.otlp, self.page) {
+        let (content_type, text) = match (self.otlp, self.page.map(|page| *page)) {
             (_, Some((content_type, page))) => (Some(content_type), page),
             (Some(encoding), None) => (Some(encoding.header()), text),
             (None, None) if text.is_empty() => (None, text),

@@ -28,6 +28,7 @@ pub(crate) struct Treatment {
 }
 
 /// The part of a sink's state on which the sources that feed it depend.
+#[expect(clippy::struct_excessive_bools, reason = "they change independently of each other")]
 pub(super) struct Sink {
     pub(super) node: u32,
     pub(super) connector: Arc<ConnectorHandle>,

@@ -166,7 +166,7 @@ fn write(
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::{fs, slice};
 
     use tremor_pdk::Batch;
 
@@ -190,7 +190,7 @@ mod tests {
         for run in 1..3 {
             let mut files = RejectedFiles::new(queue.path(), 1 << 20);
             files.keep(5, &record, &[0..1, 1..2]).unwrap();
-            files.keep(6, &record, &[2..3]).unwrap();
+            files.keep(6, &record, slice::from_ref(&(2..3))).unwrap();
             let file = queue.path().join(FOLDER).join(format!("000000000{run}.jsonl"));
             let expected = "{\"record\":5,\"ingest_ns\":0,\"event\":1}\n\
                             {\"record\":5,\"ingest_ns\":0,\"event\":{\"a\":\"b\"}}\n\
@@ -205,13 +205,13 @@ mod tests {
         let mut files = RejectedFiles::new(queue.path(), 1 << 20);
         let record = record(&[&format!("\"{}\"", "x".repeat(300_000))]);
         for number in 1..4 {
-            files.keep(number, &record, &[0..1]).unwrap();
+            files.keep(number, &record, slice::from_ref(&(0..1))).unwrap();
         }
-        let error = files.keep(4, &record, &[0..1]).unwrap_err().to_string();
+        let error = files.keep(4, &record, slice::from_ref(&(0..1))).unwrap_err().to_string();
         assert!(error.contains("and its limit is 1048576"), "{error}");
         let file = queue.path().join(FOLDER).join("0000000001.jsonl");
         assert!(fs::metadata(&file).unwrap().len() < LEAST_BYTES);
         fs::remove_file(file).unwrap();
-        files.keep(4, &record, &[0..1]).unwrap();
+        files.keep(4, &record, slice::from_ref(&(0..1))).unwrap();
     }
 }

@@ -155,7 +155,7 @@ impl QueueSource {
         };
         match read.into_iter().next() {
             Some(found) => {
-                self.again = Some((record, self.records.read(found.number, &found.bytes)?))
+                self.again = Some((record, self.records.read(found.number, &found.bytes)?));
             }
             // The record was damaged meanwhile, which the log has counted.
             None => self.queue.settle(&record),
@@ -209,10 +209,9 @@ fn read_ahead(reader: &mut Reader) -> Result<Vec<Record>, DeviceError> {
                 bytes += record.bytes.len();
                 records.push(record);
             }
-            Ok(None) => break,
             Err(error) if records.is_empty() => return Err(error),
-            // The next read returns the error.
-            Err(_) => break,
+            // The next read returns an error that comes after records.
+            Ok(None) | Err(_) => break,
         }
     }
     Ok(records)

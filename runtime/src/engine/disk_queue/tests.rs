@@ -26,7 +26,7 @@ use crate::{
 
 /// A queue in a temporary folder, which can be opened several times.
 struct Folder {
-    folder: tempfile::TempDir,
+    temporary: tempfile::TempDir,
     control: Arc<Control>,
     counters: Arc<StoredCounters>,
 }
@@ -34,13 +34,13 @@ struct Folder {
 impl Folder {
     fn new() -> Self {
         let control = Arc::new(Control::new(Clock::simulated(1_000_000_000)));
-        Self { folder: tempfile::tempdir().unwrap(), control, counters: Arc::default() }
+        Self { temporary: tempfile::tempdir().unwrap(), control, counters: Arc::default() }
     }
 
     fn open(&self) -> Arc<OpenQueue> {
         let queue = DiskQueue {
             name: "out/queue".into(),
-            path: self.folder.path().join("queue"),
+            path: self.temporary.path().join("queue"),
             max_bytes: 1 << 20,
             owner: "flow/out".to_owned(),
             control: self.control.clone(),
@@ -86,14 +86,14 @@ fn append(queue: &Arc<OpenQueue>, batches: &[&[&str]]) {
 struct Pulls {
     source: QueueSource,
     acks: Box<dyn Acks>,
-    pulls: u64,
+    count: u64,
 }
 
 impl Pulls {
     fn of(queue: &Arc<OpenQueue>) -> Self {
         let mut source = QueueSource::new(queue.clone());
         let acks = source.acks().unwrap().unwrap();
-        Self { source, acks, pulls: 0 }
+        Self { source, acks, count: 0 }
     }
 
     /// Polls a pull until it has events or ends.
@@ -103,15 +103,15 @@ impl Pulls {
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Vec<String>> {
         let mut batch = Batch::new();
-        batch.set_pull(self.pulls + 1);
+        batch.set_pull(self.count + 1);
         let Poll::Ready(pull) = self.source.poll_pull(context, &mut batch) else {
             return Poll::Pending;
         };
         if pull.unwrap() == Pull::Finished {
             return Poll::Ready(Vec::new());
         }
-        self.pulls += 1;
-        assert_eq!(batch.pull(), self.pulls);
+        self.count += 1;
+        assert_eq!(batch.pull(), self.count);
         let value = |event| batch.value(event).unwrap().to_string();
         Poll::Ready(batch.events().iter().map(value).collect())
     }
@@ -216,8 +216,8 @@ fn full_queue_waits_and_a_drain_exceeds_its_limit() {
         count += usize::from(polled.is_ready());
         assert!(count < 1_000);
     }
-    for slot in 1..8 {
-        assert!(sink.poll_deliver(&mut context, slot, &mut all[slot]).is_pending());
+    for (slot, batch) in all.iter_mut().enumerate().skip(1) {
+        assert!(sink.poll_deliver(&mut context, slot, batch).is_pending());
     }
     folder.control.advance(Phase::Draining);
     for (slot, batch) in all.iter_mut().enumerate() {

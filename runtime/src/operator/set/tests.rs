@@ -93,6 +93,29 @@ fn event_that_grows_too_much_is_rejected() {
     }
 }
 
+/// A batch of 1,500 events would grow by 30 MB.
+#[test]
+fn constants_and_texts_count_towards_the_limit_of_a_batch() {
+    let text = "x".repeat(20_000);
+    let events = vec![json!({ "a": 1 }); 1_500];
+    for edits in [
+        json!([{ "field": "b", "value": text }]),
+        json!([{ "field": "%b", "value": { "c": [text] } }]),
+        json!([{ "field": "b", "template": format!("{{a}}{text}") }]),
+        json!([{ "field": "b", "template": format!("{{x:-{text}}}") }]),
+        json!([{ "field": "b", "value": text[..10_000] }, { "field": "c", "copy": "b" }]),
+    ] {
+        let found = set(&edits, &events, None);
+        let errors =
+            found.iter().filter(|it| it.contains("cannot set fields: the event would grow"));
+        let errors = errors.count();
+        assert!(found.len() == 1_500 && (500..800).contains(&errors), "{errors}");
+        // A smaller batch has all events.
+        let found = set(&edits, &events[..500], None);
+        assert!(found.iter().all(|it| it.starts_with('{')));
+    }
+}
+
 #[test]
 fn missing_fields_skip_the_edit_or_reject_the_event() {
     let events = [json!({ "a": 1 }), json!({ "a": [], "c": 2 })];

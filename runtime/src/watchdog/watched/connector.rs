@@ -133,6 +133,10 @@ impl pdk::Acks for Acks {
         self.record.call(Call::Fail, || self.inner.inner.fail(pull, events))
     }
 
+    fn fail_unknown(&mut self, pull: u64, events: Range<usize>) -> Result<()> {
+        self.record.call(Call::Fail, || self.inner.inner.fail_unknown(pull, events))
+    }
+
     fn undecodable(&mut self, pull: u64, messages: &[pdk::Exception]) -> Result<()> {
         self.record.call(Call::Fail, || self.inner.inner.undecodable(pull, messages))
     }

@@ -35,10 +35,10 @@ impl Stream {
         let results: Vec<_> = lines.chunks(2).map(|pair| self.create(&pair[0], &pair[1])).collect();
         let errors = results.iter().any(|result| result.get("error").is_some());
         let items: Vec<_> = results.into_iter().map(|result| json!({ "create": result })).collect();
-        match self.loses_answers {
-            true => response("503 X", ""),
-            false => response("200 OK", &json!({ "errors": errors, "items": items }).to_string()),
+        if self.loses_answers {
+            return response("503 X", "");
         }
+        response("200 OK", &json!({ "errors": errors, "items": items }).to_string())
     }
 
     fn create(&mut self, action: &Value, document: &Value) -> Value {

@@ -96,7 +96,7 @@ fn delivery_to_one_file_waits_for_earlier_delivery_to_many() {
 }
 
 #[test]
-fn delivery_to_open_file_waits_for_earlier_delivery_that_opens_one() {
+fn delivery_to_open_file_waits_for_one_that_opens_a_file() {
     let scene = Scene::new("{host}", r#""sync": "batch""#);
     scene.deliver(vec![for_hosts([1], "1\n")]);
     scene.deliver(vec![

@@ -37,7 +37,7 @@ pub struct Config {
     /// `bearer`.
     pub auth: Option<Auth>,
     /// TLS settings. For a sink, the default for a URL with `https` is to verify the server's certificate with the root
-    /// certificates of the system. For a source, with the certificate of the server; the default is no TLS.
+    /// certificates of the system. For a source, with the certificate of the server; the server has no TLS unless this is set.
     pub tls: Option<Tls>,
     /// Maximum length of a request in bytes, before compression. A sink divides a delivery into several requests, and a
     /// source answers 413. Default: `4MiB` for a sink, `8MiB` for a source.

@@ -165,10 +165,11 @@ impl Writes {
     fn is_retried(&self, status: StatusCode) -> bool {
         match status {
             _ if self.sending.retry_statuses.contains(&status.as_u16()) => true,
-            StatusCode::TOO_MANY_REQUESTS => true,
-            // The credentials are wrong, and not the samples. The specification forbids sending a request again after
-            // any status 4xx except 429, because the samples would be refused again.
-            StatusCode::UNAUTHORIZED | StatusCode::PROXY_AUTHENTICATION_REQUIRED => true,
+            // The specification forbids sending a request again after any status 4xx except 429. But after 401 and 407,
+            // the credentials are wrong, and not the samples.
+            StatusCode::TOO_MANY_REQUESTS
+            | StatusCode::UNAUTHORIZED
+            | StatusCode::PROXY_AUTHENTICATION_REQUIRED => true,
             // As long as the peer has accepted no request, the configuration is probably wrong.
             StatusCode::FORBIDDEN | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => {
                 !self.has_accepted.load(Ordering::Relaxed)

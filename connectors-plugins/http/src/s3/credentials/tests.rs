@@ -30,6 +30,7 @@ fn none(_: &str) -> Option<String> {
     None
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "each test passes a new result")]
 fn expect(found: Result<(String, String, Option<String>)>, expected: (&str, &str, Option<&str>)) {
     let (id, secret, token) = expected;
     assert_eq!(found, Ok((id.to_owned(), secret.to_owned(), token.map(str::to_owned))));
@@ -64,7 +65,7 @@ fn environment_comes_before_file_before_service() {
 }
 
 #[test]
-fn missing_keys_are_named_with_all_places() {
+fn missing_keys_are_named_with_all_their_sources() {
     let host = TestHost::new();
     let disabled = |name: &str| (name == "AWS_EC2_METADATA_DISABLED").then(|| "true".to_owned());
     let error = keys(&host, &provider(&host, "null", disabled).unwrap()).unwrap_err().to_string();

@@ -229,7 +229,7 @@ impl Request {
     fn name(&self) -> String {
         let mut name = self.method.clone();
         for parameter in self.query.keys() {
-            name += &format!(" {parameter}");
+            name.extend([" ", parameter]);
         }
         name
     }
@@ -361,7 +361,13 @@ impl Store {
                 for (id, upload) in self.uploads.iter().filter(|(_, it)| it.key.starts_with(prefix))
                 {
                     let (id, key) = (id.replace('&', "&amp;"), &upload.key);
-                    body += &format!("<Upload><Key>{key}</Key><UploadId>{id}</UploadId></Upload>");
+                    body.extend([
+                        "<Upload><Key>",
+                        key,
+                        "</Key><UploadId>",
+                        &id,
+                        "</UploadId></Upload>",
+                    ]);
                 }
                 (200, String::new(), body + "</ListMultipartUploadsResult>")
             }

@@ -52,7 +52,7 @@ fn lasting_failure_is_an_error_of_the_deliveries() {
 }
 
 #[test]
-fn state_of_the_server_is_not_repeated_and_refused_object_is_a_dead_letter() {
+fn state_is_not_repeated_and_refused_object_is_a_dead_letter() {
     for (status, code, policy) in [
         (403, "InvalidAccessKeyId", ErrorPolicy::RETRY),
         (403, "AccessDenied", ErrorPolicy::RETRY),

@@ -37,27 +37,31 @@ struct Bulk {
 /// were written.
 ///
 /// # Errors
-/// Returns the reason why the response cannot be read: it is not JSON, is incomplete, or has another number of items.
-pub(crate) fn outcomes(response: &Response<'_>, count: usize) -> Result<Vec<Outcome>, String> {
+/// The reason why the response cannot be read: it is not JSON, is incomplete, or has another number of items.
+pub(crate) fn outcomes(response: &Response<'_>, count: usize) -> Result<Vec<Outcome>> {
     let answer = response.answer;
     if let Some(why) = &answer.undecoded {
-        return Err(why.clone());
+        return Err(Error::bad_data(why));
     }
     if answer.is_cut {
-        return Err(format!("it is longer than {} bytes", answer.body.len()));
+        return Err(Error::bad_data(format_args!("it is longer than {} bytes", answer.body.len())));
     }
     if is_all_written(&answer.body, count) {
         return Ok(Vec::new());
     }
-    let bulk: Bulk = serde_json::from_slice(&answer.body).map_err(|error| error.to_string())?;
+    let bulk: Bulk = serde_json::from_slice(&answer.body).map_err(Error::bad_data)?;
     let outcomes = bulk.items.into_iter().map(|item| {
         let mut results = item.into_values();
         results.next().filter(|_| results.next().is_none())
     });
     let outcomes: Option<Vec<_>> = outcomes.collect();
-    let outcomes = outcomes.ok_or("an item does not have exactly one action")?;
+    let outcomes =
+        outcomes.ok_or_else(|| Error::bad_data("an item does not have exactly one action"))?;
     if outcomes.len() != count {
-        return Err(format!("it has {} items, but the request had {count}", outcomes.len()));
+        return Err(Error::bad_data(format_args!(
+            "it has {} items, but the request had {count}",
+            outcomes.len()
+        )));
     }
     Ok(outcomes)
 }

@@ -241,7 +241,7 @@ impl Protocol for Settings {
     ) -> Result<Vec<(usize, Error)>> {
         let outcomes = match outcomes(response, part.items.len()) {
             Ok(outcomes) => outcomes,
-            Err(why) => return Ok(unread(response, part, &why)),
+            Err(error) => return Ok(unread(response, part, error.message())),
         };
         // A document with the ID of a `create` exists already, because the event was delivered before.
         let has_id = self.action == Action::Create && !matches!(self.id, Id::Server);

@@ -1,7 +1,9 @@
 //! Tests against a server that follows the documentation of the bulk API.
 
+mod fake;
+
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::HashMap,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -12,108 +14,9 @@ use tremor_pdk::{
     testing::{Connection, TestHost, batch_of, batch_with_metadata, conformance},
 };
 
+use self::fake::{Fake, Item};
 use super::Elasticsearch;
-use crate::testing::{Reply, Request, Server, exceptions};
-
-/// Documents by their index and ID.
-type Documents = BTreeMap<(String, String), String>;
-
-/// Action of an item, and its document.
-#[derive(Clone, Debug)]
-struct Item {
-    action: String,
-    target: Json,
-    document: String,
-}
-
-impl Item {
-    /// Returns the items of a request.
-    fn all(request: &Request) -> Vec<Self> {
-        let lines: Vec<_> = request.text().strip_suffix('\n').unwrap().split('\n').collect();
-        assert!(lines.len().is_multiple_of(2), "an action without a document");
-        let item = |pair: &[&str]| {
-            let Json::Object(action) = serde_json::from_str(pair[0]).unwrap() else { panic!() };
-            let (action, target) = action.into_iter().next().unwrap();
-            Self { action, target, document: pair[1].to_owned() }
-        };
-        lines.chunks(2).map(item).collect()
-    }
-}
-
-/// A server that stores documents as Elasticsearch does.
-struct Fake {
-    server: Server,
-    documents: Arc<Mutex<Documents>>,
-}
-
-impl Fake {
-    /// Starts the server. `refuse` returns the status and the type of the error with which it refuses a document, if it
-    /// does.
-    fn start(
-        refuse: impl Fn(&Item) -> Option<(u16, &'static str)> + Send + Sync + 'static,
-    ) -> Self {
-        Self::replying(refuse, Reply::ok)
-    }
-
-    /// Starts the server. `reply` returns its reaction for the body of a response, after it has stored documents.
-    fn replying(
-        refuse: impl Fn(&Item) -> Option<(u16, &'static str)> + Send + Sync + 'static,
-        reply: impl Fn(String) -> Reply + Send + Sync + 'static,
-    ) -> Self {
-        let documents = Arc::new(Mutex::new(Documents::new()));
-        let stored = documents.clone();
-        let server = Server::start(move |request| {
-            let mut documents = stored.lock().unwrap();
-            let results: Vec<_> = Item::all(request)
-                .iter()
-                .map(|item| {
-                    let result = match refuse(item) {
-                        Some((status, kind)) => refusal(status, kind),
-                        None => store(&mut documents, item),
-                    };
-                    json!({ &*item.action: result })
-                })
-                .collect();
-            let has_error = |it: &Json| it.to_string().contains("error");
-            let errors = results.iter().any(has_error);
-            // The order of the keys is that of the server.
-            let items: Vec<_> = results.iter().map(Json::to_string).collect();
-            reply(format!(r#"{{"errors":{errors},"items":[{}]}}"#, items.join(",")))
-        });
-        Self { server, documents }
-    }
-
-    /// Starts a server that refuses no document.
-    fn accepting() -> Self {
-        Self::start(|_| None)
-    }
-
-    fn client(&self, keys: &str) -> Connection {
-        client(&TestHost::new(), &self.server, keys)
-    }
-
-    fn documents(&self) -> Documents {
-        self.documents.lock().unwrap().clone()
-    }
-}
-
-fn refusal(status: u16, kind: &str) -> Json {
-    json!({ "status": status, "error": { "type": kind, "reason": "why", "index": "i" } })
-}
-
-fn store(documents: &mut Documents, item: &Item) -> Json {
-    let index = item.target["_index"].as_str().unwrap().to_owned();
-    let id = match item.target["_id"].as_str() {
-        Some(id) => id.to_owned(),
-        None => format!("server-{}", documents.len()),
-    };
-    let key = (index, id);
-    if item.action == "create" && documents.contains_key(&key) {
-        return refusal(409, "version_conflict_engine_exception");
-    }
-    let is_new = documents.insert(key, item.document.clone()).is_none();
-    json!({ "status": if is_new { 201 } else { 200 } })
-}
+use crate::testing::{Reply, Server, exceptions};
 
 fn client(host: &TestHost, server: &Server, keys: &str) -> Connection {
     host.follow_real_time();

@@ -248,7 +248,7 @@ impl Batch {
                 nodes.truncate(before.1);
                 return Err(PluginError::bad_data(format_args!(
                     "cannot set fields: the event would grow by {growth} bytes, and the limit for the remaining \
-                     events of its batch is {capacity} bytes; copy fewer or smaller fields"
+                     events of its batch is {capacity} bytes; set fewer or smaller fields"
                 )));
             };
             *capacity = left;

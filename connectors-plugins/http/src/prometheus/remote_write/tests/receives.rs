@@ -154,7 +154,7 @@ fn request_without_samples_succeeds_and_is_no_event() {
 fn keys_of_the_other_side_are_rejected() {
     let host = tremor_pdk::testing::TestHost::new();
     for (config, expected) in [
-        (r#"{}"#, "either `url` for a sink, or `listen` for a source"),
+        ("{}", "either `url` for a sink, or `listen` for a source"),
         (r#"{ "url": "http://a", "listen": "127.0.0.1:0" }"#, "either `url`"),
         (r#"{ "url": "http://a", "respond": "accepted" }"#, "invalid `respond`: a sink"),
         (r#"{ "listen": "127.0.0.1:0", "labels": {} }"#, "invalid `labels`: a source"),

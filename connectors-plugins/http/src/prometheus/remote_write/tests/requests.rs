@@ -35,7 +35,7 @@ fn written(points: &[Point]) -> Written {
     let mut written: Written = points
         .iter()
         .map(|Point { name, labels, value, timestamp_ms }| {
-            // The last value of a repeated label counts, and an empty label is no label.
+            // The last value of a repeated label counts, and an empty label does not count.
             let labels: std::collections::BTreeMap<_, _> = labels.iter().cloned().collect();
             let labels = labels.into_iter().filter(|(_, text)| !text.is_empty()).collect();
             (name.clone(), labels, *timestamp_ms, value.to_bits())

@@ -75,7 +75,7 @@ fn delivery_is_one_request_with_the_headers_of_the_protocol() {
 }
 
 #[test]
-fn sample_without_time_has_the_time_of_its_event_and_configured_labels() {
+fn sample_without_time_has_that_of_its_event_and_labels() {
     let peer = peer(vec![ok()]);
     let host = TestHost::new();
     let keys = r#", "labels": { "job": "node", "instance": "{%host:-none}", "a": "" }"#;
