@@ -1,4 +1,4 @@
-//! Sinks for systems that speak HTTP. Each system is a [`Protocol`](crate::exchange::Protocol), with a configuration of
+//! Sinks for systems that speak HTTP. Each system is a `Protocol`, with a configuration of
 //! its own.
 
 pub mod clickhouse;
