@@ -6,7 +6,7 @@ use tremor_pdk::{Error, EventRef, Result, template::Template};
 
 use super::{
     family::is_label_name,
-    sample::{Labels, NAME},
+    sample::{Labels, METRIC_NAME},
 };
 
 /// Labels from the configuration of a connector, by name.
@@ -18,11 +18,11 @@ impl AddedLabels {
     /// # Errors
     /// An error of the kind configuration that names the label.
     pub(crate) fn new(labels: BTreeMap<String, Template>) -> Result<Self> {
-        match labels.keys().find(|name| !is_label_name(name) || *name == NAME) {
+        match labels.keys().find(|name| !is_label_name(name) || *name == METRIC_NAME) {
             None => Ok(Self(labels)),
             Some(name) => Err(Error::configuration(format_args!(
                 "invalid `labels` entry `{name}`: expected a name of letters, digits and `_`, no digit first, other \
-                 than `{NAME}`"
+                 than `{METRIC_NAME}`"
             ))),
         }
     }

@@ -10,7 +10,7 @@ use super::{
 };
 
 /// Name of the label that has the name of the metric.
-pub(crate) const NAME: &str = "__name__";
+pub(crate) const METRIC_NAME: &str = "__name__";
 
 /// Maximum number of labels of a sample.
 pub(crate) const MOST_LABELS: usize = 256;
@@ -130,9 +130,9 @@ impl<'v> Labels<'v> {
         };
         let mut bytes = 0;
         for (name, value) in object {
-            if !is_label_name(name) || name == NAME {
+            if !is_label_name(name) || name == METRIC_NAME {
                 return Err(Error::bad_data(format_args!(
-                    "{:?} cannot name a label: expected letters, digits and `_`, no digit first, and not `{NAME}`",
+                    "{:?} cannot name a label: expected letters, digits and `_`, no digit first, and not `{METRIC_NAME}`",
                     shown(name)
                 )));
             }

@@ -11,7 +11,7 @@ use tremor_pdk::{Error, Result};
 use super::wire::{put_bytes, put_varint, varint_len};
 use crate::prometheus::{
     number::MS,
-    sample::{Labels, NAME, Sample},
+    sample::{Labels, METRIC_NAME, Sample},
 };
 
 /// Field 1 of a message, with bytes: the series of a request, the labels of a series, the name of a label.
@@ -73,7 +73,7 @@ impl Encoder {
     ) -> Result<()> {
         let timestamp_ns =
             sample.timestamp_ns.unwrap_or_else(|| i64::try_from(now_ns).unwrap_or(i64::MAX));
-        labels.add(NAME, sample.name);
+        labels.add(METRIC_NAME, sample.name);
         labels.sort();
         let start = self.labels.len();
         for (name, value) in labels.iter() {

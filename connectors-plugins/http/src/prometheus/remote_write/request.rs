@@ -9,7 +9,7 @@ use super::wire::{Malformed, Payload, Reader, Slice};
 use crate::prometheus::{
     family::{is_label_name, is_metric_name},
     number::{self, MS},
-    sample::{MOST_LABEL_BYTES, MOST_LABELS, NAME},
+    sample::{METRIC_NAME, MOST_LABEL_BYTES, MOST_LABELS},
 };
 
 /// Bytes of a node of a document. An estimate of the memory of an event.
@@ -108,7 +108,7 @@ fn read_labels<'r>(series: Slice<'r>, labels: &mut Vec<Label<'r>>) -> Result<&'r
                 "expected at most 256 labels of 64 KiB together in the series",
             ));
         }
-        if label.name == NAME {
+        if label.name == METRIC_NAME {
             if !is_metric_name(label.value) || metric.replace(label.value).is_some() {
                 return Err(Malformed::new(
                     slice.at,
