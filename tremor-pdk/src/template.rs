@@ -388,7 +388,7 @@ fn parse_part(text: &str, start: usize) -> Result<(Part, usize), TemplateError> 
 /// Returns the offset of the brace that ends the format or the default at `from`, or of the end of the text.
 ///
 /// # Errors
-/// Another part begins before this brace, so the brace is missing.
+/// The brace is missing if another part begins before it.
 fn part_end(text: &str, from: usize) -> Result<usize, TemplateError> {
     let end = text[from..].find(['{', '}']).map_or(text.len(), |length| from + length);
     if text[end..].starts_with('{') {

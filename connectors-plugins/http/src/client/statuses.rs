@@ -51,7 +51,7 @@ pub(crate) fn is_retried(
         // The target depends on the events, so that other events may have a target that exists and is allowed.
         StatusCode::FORBIDDEN if !matches!(by_event, ByEvent::Nothing) => false,
         StatusCode::NOT_FOUND if matches!(by_event, ByEvent::Url) => false,
-        // As long as the peer has accepted no request, the configuration is probably wrong.
+        // The configuration is probably wrong as long as the peer has accepted no request.
         StatusCode::FORBIDDEN
         | StatusCode::NOT_FOUND
         | StatusCode::METHOD_NOT_ALLOWED

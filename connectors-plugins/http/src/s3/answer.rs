@@ -54,7 +54,7 @@ impl Failure {
         Self { code: String::new(), status: None, error: retried(error), is_transient }
     }
 
-    /// Returns the failure of a request that was not sent, for example because there are no keys to sign it with.
+    /// Returns the failure of a request that was not sent, for example without keys for its signature.
     pub(super) fn of_preparation(error: Error) -> Self {
         Self { code: String::new(), status: None, error: retried(error), is_transient: false }
     }

@@ -148,7 +148,7 @@ impl Client {
         }
     }
 
-    /// Aborts an upload. Succeeds also if there is no such upload.
+    /// Aborts an upload. An upload that does not exist counts as aborted.
     pub(super) async fn abort(&self, key: &str, id: &str) -> Result<(), Failure> {
         let parameters = &[("uploadId", id)];
         match self.send(Unsigned { parameters, ..Unsigned::new("DELETE", key) }).await {

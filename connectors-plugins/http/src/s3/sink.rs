@@ -68,7 +68,7 @@ impl ParallelSink for Archive {
     }
 
     async fn close(&self) -> Result<()> {
-        // All deliveries are answered, so every object is stored or has failed.
+        // Every object is stored or has failed, because the deliveries have been answered.
         if let Some((cleaner, _)) = &self.cleaner
             && let Err(error) = cleaner.abort_all().await
         {

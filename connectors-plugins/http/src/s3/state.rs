@@ -69,7 +69,7 @@ pub(super) struct Recorded {
 }
 
 impl State {
-    /// Opens and locks the state file. A missing file means that there are no uploads. May block.
+    /// Opens and locks the state file. Without a file, no upload is recorded. May block.
     ///
     /// # Errors
     /// The file cannot be read or written, is not a state file, or another sink uses it.

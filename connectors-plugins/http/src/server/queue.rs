@@ -314,7 +314,7 @@ impl RequestQueue {
         }
         self.release(reserved);
         if batch.is_empty() && filled.is_ok() {
-            // All requests were remainders that nobody waits for. Look for others.
+            // Nobody waits for these requests, which were remainders. The next poll looks for others.
             context.waker().wake_by_ref();
             return Poll::Pending;
         }

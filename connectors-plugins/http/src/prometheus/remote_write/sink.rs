@@ -170,7 +170,7 @@ impl Writes {
             StatusCode::TOO_MANY_REQUESTS
             | StatusCode::UNAUTHORIZED
             | StatusCode::PROXY_AUTHENTICATION_REQUIRED => true,
-            // As long as the peer has accepted no request, the configuration is probably wrong.
+            // The configuration is probably wrong as long as the peer has accepted no request.
             StatusCode::FORBIDDEN | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => {
                 !self.has_accepted.load(Ordering::Relaxed)
             }

@@ -42,7 +42,7 @@ fn keys_are_those_of_the_configuration() {
     let host = TestHost::new();
     let provider = provider(&host, config, |_| Some("other".to_owned())).unwrap();
     expect(keys(&host, &provider), ("A", "S", None));
-    assert!(!provider.forget(), "there are no other keys");
+    assert!(!provider.forget(), "configured keys cannot be replaced by others");
 }
 
 #[test]

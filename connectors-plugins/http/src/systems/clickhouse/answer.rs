@@ -78,7 +78,7 @@ pub(crate) fn verdict(response: &Response<'_>) -> Option<Verdict> {
         115 => Verdict::Again(Error::configuration(with("check `settings`"))),
         // TIMEOUT_EXCEEDED, SOCKET_TIMEOUT
         159 | 209 => Verdict::Again(Error::timeout(message)),
-        // Such as MEMORY_LIMIT_EXCEEDED, TOO_MANY_PARTS, NOT_ENOUGH_SPACE and TABLE_IS_READ_ONLY.
+        // Other codes, such as MEMORY_LIMIT_EXCEEDED, TOO_MANY_PARTS, NOT_ENOUGH_SPACE and TABLE_IS_READ_ONLY.
         _ => Verdict::Again(Error::full(message)),
     })
 }
