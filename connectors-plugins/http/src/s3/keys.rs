@@ -22,7 +22,7 @@ const FIELD: char = '\u{1}';
 /// Template of keys.
 pub(super) struct KeyTemplate {
     text: Text,
-    /// Length of the extension in bytes. The extension begins at the first point of the last segment that follows all fields.
+    /// Length of the extension in bytes. It begins at the first point of the last segment that follows all fields.
     extension: usize,
     /// Random number in hexadecimal, which is in all keys of this instance.
     run: String,
