@@ -158,7 +158,7 @@ impl Encoder {
         let Some(copied) = self.copied_format() else {
             return batch.encode_with(pool, |payload, out| {
                 self.payload(payload, out)?;
-                out.extend_from_copy_slice(terminator.bytes());
+                terminator.append_to(out);
                 Ok(())
             });
         };
@@ -167,7 +167,7 @@ impl Encoder {
                 Some(message) => out.extend_from_copy_slice(message),
                 None => self.payload(payload, out)?,
             }
-            out.extend_from_copy_slice(terminator.bytes());
+            terminator.append_to(out);
             Ok(())
         })
     }
@@ -210,7 +210,7 @@ impl Encoder {
                 self.payload(payload, out)?;
                 terminator.check(&out[start..])?;
             }
-            out.extend_from_copy_slice(terminator.bytes());
+            terminator.append_to(out);
             Ok(())
         })
     }

@@ -4,6 +4,8 @@ use memchr::{memchr, memmem};
 use tremor_abi::batch::{HostBatch, Rejected};
 use tremor_pdk::{Batch, Error};
 
+use super::Bytes;
+
 /// The bytes that postprocessors append to every message of a sink. A receiver searches for them to find the end of a
 /// message. A message that contains them is rejected, because otherwise the author of its data could forge further
 /// messages.
@@ -69,6 +71,15 @@ impl Terminator {
     /// Returns the bytes that are appended to a message.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// Appends the terminator to an encoded message. Most sinks of messages have no terminator, and then nothing is
+    /// called for their events.
+    #[inline]
+    pub(super) fn append_to(&self, out: &mut Bytes) {
+        if !self.bytes.is_empty() {
+            out.extend_from_copy_slice(&self.bytes);
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
