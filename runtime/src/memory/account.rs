@@ -1,9 +1,11 @@
 //! Memory that one component and its parts use.
 
 use std::sync::{
-    Arc,
+    Arc, Mutex,
     atomic::{AtomicUsize, Ordering},
 };
+
+use tremor_pdk::lock;
 
 use super::{BLOCK, Credit};
 
@@ -16,18 +18,47 @@ const ADDRESSES: usize = 1 << 47;
 pub(crate) struct Account {
     component: String,
     credit: Arc<Credit>,
-    /// Bytes that the component uses, borrowed ones included.
-    used: AtomicUsize,
-    /// Part of `used` that belongs to accepted events, in queues and deliveries, in bytes.
-    charged: AtomicUsize,
+    held: Mutex<Held>,
+    /// Copy of the guaranteed share, which is read more often than the account changes.
+    share: AtomicUsize,
     /// Number of refused loans since a loan was last granted.
     refusals: AtomicUsize,
 }
 
+/// Memory of an account, in bytes. What exceeds the share was counted by the flow, so all three values change together.
+#[derive(Clone, Copy, Debug, Default)]
+struct Held {
+    /// Bytes that the component uses, borrowed ones included.
+    used: usize,
+    /// Part of `used` that belongs to accepted events, in queues and deliveries.
+    charged: usize,
+    /// Guaranteed share.
+    share: usize,
+}
+
+impl Held {
+    /// Returns the bytes that are borrowed from the surplus.
+    fn borrowed(self) -> usize {
+        self.used.saturating_sub(self.share)
+    }
+
+    /// Returns the bytes of accepted events that exceed the share.
+    fn overdrawn(self) -> usize {
+        self.charged.saturating_sub(self.share)
+    }
+}
+
 impl Account {
+    /// Creates the account of a component, with the current share of the budget.
     pub(super) fn new(component: &str, credit: Arc<Credit>) -> Self {
-        let [used, charged, refusals] = [0, 0, 0].map(AtomicUsize::new);
-        Self { component: component.to_owned(), credit, used, charged, refusals }
+        let share = credit.budget.share();
+        Self {
+            component: component.to_owned(),
+            credit,
+            held: Mutex::new(Held { share, ..Held::default() }),
+            share: AtomicUsize::new(share),
+            refusals: AtomicUsize::new(0),
+        }
     }
 
     /// Returns the name of the component in its flow.
@@ -37,7 +68,7 @@ impl Account {
 
     /// Returns the bytes that the component uses.
     pub(crate) fn used(&self) -> usize {
-        self.used.load(Ordering::Relaxed)
+        lock(&self.held).used
     }
 
     /// Returns the number of refused loans since a loan was last granted.
@@ -45,46 +76,53 @@ impl Account {
         self.refusals.load(Ordering::Relaxed)
     }
 
+    /// Returns the guaranteed share, in bytes.
+    pub(super) fn share(&self) -> usize {
+        self.share.load(Ordering::Relaxed)
+    }
+
+    /// Sets the guaranteed share. What the component has borrowed is counted anew.
+    pub(super) fn set_share(&self, share: usize) {
+        self.change(|held| held.share = share);
+        self.share.store(share, Ordering::Relaxed);
+    }
+
+    /// Changes the memory, and counts in the flow what is borrowed afterwards.
+    fn change(&self, change: impl FnOnce(&mut Held)) {
+        let (before, after) = {
+            let mut held = lock(&self.held);
+            let before = *held;
+            change(&mut held);
+            (before, *held)
+        };
+        let difference = |before: usize, after: usize| after.cast_signed() - before.cast_signed();
+        self.credit.overdraw(difference(before.overdrawn(), after.overdrawn()));
+        // Waiting sources are woken last, because they read the overdraft.
+        self.credit.borrow(difference(before.borrowed(), after.borrowed()));
+    }
+
     fn take(&self, bytes: usize) {
-        let before = self.used.fetch_add(bytes, Ordering::Relaxed);
-        let borrowed = self.borrowed(before.saturating_add(bytes)) - self.borrowed(before);
-        if borrowed > 0 {
-            self.credit.borrow(borrowed);
-        }
+        self.change(|held| held.used = held.used.saturating_add(bytes).min(ADDRESSES));
     }
 
     fn give_back(&self, bytes: usize) {
-        let before = self.used.fetch_sub(bytes, Ordering::Relaxed);
-        let repaid = self.borrowed(before) - self.borrowed(before.saturating_sub(bytes));
-        if repaid > 0 {
-            self.credit.repay(repaid);
-        }
+        self.change(|held| held.used = held.used.saturating_sub(bytes));
     }
 
     /// Adds `bytes` of accepted events, even if the component may not borrow that much.
     fn charge(&self, bytes: usize) {
-        let before = self.charged.fetch_add(bytes, Ordering::Relaxed);
-        let overdrawn = self.borrowed(before.saturating_add(bytes)) - self.borrowed(before);
-        if overdrawn > 0 {
-            self.credit.overdraw(overdrawn);
-        }
-        self.take(bytes);
+        self.change(|held| {
+            held.charged = held.charged.saturating_add(bytes).min(ADDRESSES);
+            held.used = held.used.saturating_add(bytes).min(ADDRESSES);
+        });
     }
 
     /// Subtracts `bytes` of accepted events.
     fn discharge(&self, bytes: usize) {
-        let before = self.charged.fetch_sub(bytes, Ordering::Relaxed);
-        let settled = self.borrowed(before) - self.borrowed(before.saturating_sub(bytes));
-        if settled > 0 {
-            self.credit.settle(settled);
-        }
-        // `give_back` is called last, because it wakes waiting sources, which read the overdraft.
-        self.give_back(bytes);
-    }
-
-    /// Returns the number of bytes by which `used` exceeds the guaranteed share.
-    fn borrowed(&self, used: usize) -> usize {
-        used.saturating_sub(self.credit.budget.share())
+        self.change(|held| {
+            held.charged = held.charged.saturating_sub(bytes);
+            held.used = held.used.saturating_sub(bytes);
+        });
     }
 }
 
@@ -115,7 +153,7 @@ impl Charge {
     }
 
     fn slack(&self) -> usize {
-        (self.account.credit.budget.share() / 16).clamp(2 * BLOCK, 8 * BLOCK)
+        (self.account.share() / 16).clamp(2 * BLOCK, 8 * BLOCK)
     }
 
     #[cold]
@@ -157,12 +195,12 @@ impl Loan {
     /// While less than the share is used, one block is always granted, even if less than a block of the share is
     /// left.
     pub(crate) fn take(&self, bytes: usize) -> bool {
-        let Account { credit, .. } = &*self.account;
-        let before = self.account.used();
-        let used = before.saturating_add(bytes);
-        let more = self.account.borrowed(used) - self.account.borrowed(before);
-        let is_last_of_share = bytes <= BLOCK && before < credit.budget.share();
-        if used > ADDRESSES || !(more == 0 || is_last_of_share || credit.may_borrow(more)) {
+        let Account { credit, held, .. } = &*self.account;
+        let before = *lock(held);
+        let after = Held { used: before.used.saturating_add(bytes), ..before };
+        let more = after.borrowed() - before.borrowed();
+        let is_last_of_share = bytes <= BLOCK && before.used < before.share;
+        if after.used > ADDRESSES || !(more == 0 || is_last_of_share || credit.may_borrow(more)) {
             self.account.refusals.fetch_add(1, Ordering::Relaxed);
             return false;
         }

@@ -47,7 +47,7 @@ pub struct MemoryBudget(Arc<Budget>);
 struct Budget {
     /// Limit in bytes.
     limit: usize,
-    /// Guaranteed share of each component, in bytes. It is set before the flows start.
+    /// Guaranteed share of each component, in bytes, as it was last divided.
     share: AtomicUsize,
     /// Bytes of the limit that are not part of guaranteed shares.
     surplus: AtomicUsize,
@@ -58,8 +58,6 @@ struct Budget {
     borrowed: AtomicIsize,
     /// Name and accounts of each flow.
     flows: Mutex<Vec<(String, Weak<Accounts>)>>,
-    /// Number of components of all flows.
-    components: AtomicUsize,
     /// `true` if `waiting` may contain wakers.
     is_awaited: AtomicBool,
     /// Wakers of sources that wait because their flows may not borrow more.
@@ -76,7 +74,6 @@ impl MemoryBudget {
             cap: AtomicUsize::new(limit),
             borrowed: AtomicIsize::new(0),
             flows: Mutex::default(),
-            components: AtomicUsize::new(0),
             is_awaited: AtomicBool::new(false),
             waiting: Mutex::default(),
         }))
@@ -90,23 +87,32 @@ impl MemoryBudget {
     /// Adds the flow called `name`.
     pub(crate) fn flow(&self, name: &str) -> FlowMemory {
         let accounts = Arc::<Accounts>::default();
-        lock(&self.0.flows).push((name.to_owned(), Arc::downgrade(&accounts)));
+        let mut flows = lock(&self.0.flows);
+        flows.retain(|(_, accounts)| accounts.strong_count() > 0);
+        flows.push((name.to_owned(), Arc::downgrade(&accounts)));
+        drop(flows);
         let [borrowed, overdrawn] = [0, 0].map(AtomicIsize::new);
         let credit = Credit { budget: self.clone(), borrowed, overdrawn };
         FlowMemory { credit: Arc::new(credit), accounts }
     }
 
-    /// Divides the limit among the components of all flows. Call this after all flows were planned, and before
-    /// they take memory.
+    /// Divides the limit among the components of all flows. Call this after a flow was planned or has ended. What
+    /// components have borrowed is counted anew, so they may use memory meanwhile.
     pub(crate) fn divide(&self) {
-        let Budget { limit, share, surplus, cap, flows, components, .. } = &*self.0;
-        let (flows, components) = (lock(flows).len(), components.load(Ordering::Relaxed));
+        let Budget { limit, share, surplus, cap, flows, .. } = &*self.0;
+        let flows: Vec<_> = lock(flows).iter().filter_map(|(_, it)| it.upgrade()).collect();
+        let components: usize = flows.iter().map(|accounts| lock(accounts).len()).sum();
         // Shares use at most half of the limit. The other half is for components that need more than their shares.
         let each = (limit / 2 / components.max(1)).min(MAX_SHARE);
         let rest = limit - each * components;
         share.store(each, Ordering::Relaxed);
         surplus.store(rest, Ordering::Relaxed);
-        cap.store(if flows > 1 { rest / 2 } else { rest }, Ordering::Relaxed);
+        cap.store(if flows.len() > 1 { rest / 2 } else { rest }, Ordering::Relaxed);
+        for accounts in &flows {
+            lock(accounts).iter().for_each(|account| account.set_share(each));
+        }
+        // Sources may wait for a surplus that is larger now.
+        self.wake();
     }
 
     fn share(&self) -> usize {
@@ -190,7 +196,6 @@ impl FlowMemory {
         if let Some(account) = accounts.iter().find(|account| account.component() == component) {
             return account.clone();
         }
-        self.credit.budget.0.components.fetch_add(1, Ordering::Relaxed);
         let account = Arc::new(Account::new(component, self.credit.clone()));
         accounts.push(account.clone());
         account
@@ -224,7 +229,7 @@ impl FlowMemory {
                 continue;
             }
             let accounts = lock(&accounts);
-            holders.extend(accounts.iter().filter(|it| it.used() > budget.share()).map(|it| {
+            holders.extend(accounts.iter().filter(|it| it.used() > it.share()).map(|it| {
                 let component = it.component();
                 let name =
                     if is_this { component.to_owned() } else { format!("{flow}/{component}") };
@@ -277,23 +282,23 @@ impl Credit {
         borrowed.saturating_add(bytes) <= limit.load(Ordering::Relaxed)
     }
 
-    fn overdraw(&self, bytes: usize) {
-        self.overdrawn.fetch_add(bytes.cast_signed(), Ordering::Relaxed);
+    /// Adds to the overdraft, or subtracts from it.
+    fn overdraw(&self, bytes: isize) {
+        if bytes != 0 {
+            self.overdrawn.fetch_add(bytes, Ordering::Relaxed);
+        }
     }
 
-    fn settle(&self, bytes: usize) {
-        self.overdrawn.fetch_sub(bytes.cast_signed(), Ordering::Relaxed);
-    }
-
-    fn borrow(&self, bytes: usize) {
-        self.borrowed.fetch_add(bytes.cast_signed(), Ordering::Relaxed);
-        self.budget.0.borrowed.fetch_add(bytes.cast_signed(), Ordering::Relaxed);
-    }
-
-    fn repay(&self, bytes: usize) {
-        self.borrowed.fetch_sub(bytes.cast_signed(), Ordering::Relaxed);
-        self.budget.0.borrowed.fetch_sub(bytes.cast_signed(), Ordering::Relaxed);
-        self.budget.wake();
+    /// Adds to what is borrowed, or subtracts from it. Wakes waiting sources if bytes were returned.
+    fn borrow(&self, bytes: isize) {
+        if bytes == 0 {
+            return;
+        }
+        self.borrowed.fetch_add(bytes, Ordering::Relaxed);
+        self.budget.0.borrowed.fetch_add(bytes, Ordering::Relaxed);
+        if bytes < 0 {
+            self.budget.wake();
+        }
     }
 }
 
@@ -484,5 +489,61 @@ mod tests {
         }
         drop(charge);
         assert_eq!(account.used(), 0);
+    }
+
+    #[test]
+    fn borrowed_memory_is_counted_anew_when_shares_change() {
+        let budget = MemoryBudget::new(64 * BLOCK);
+        let first = budget.flow("first");
+        let one = Charge::new(first.account("one"));
+        budget.divide();
+        one.set(40 * BLOCK);
+        assert!(first.is_open(), "8 blocks more than the share of 32 are borrowed");
+        let second = budget.flow("second");
+        let others = ["two", "three", "four"].map(|name| second.account(name));
+        budget.divide();
+        assert!(!first.is_open(), "the share is 8 blocks, and 16 of 32 may be borrowed");
+        drop((second, others));
+        budget.divide();
+        assert!(first.is_open());
+        one.set(0);
+        drop(one);
+        let counts = [&first.credit.borrowed, &first.credit.overdrawn, &budget.0.borrowed];
+        assert_eq!(counts.map(|count| count.load(Ordering::Relaxed)), [0; 3]);
+    }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig::with_cases(300))]
+
+        #[test]
+        fn nothing_is_borrowed_once_everything_was_returned(
+            steps in proptest::collection::vec((0..4_usize, 0..3_usize, 0..60_usize), 1..60)
+        ) {
+            let budget = MemoryBudget::new(64 * BLOCK);
+            let kept = budget.flow("kept");
+            let accounts = ["a", "b", "c"].map(|name| kept.account(name));
+            let charges = accounts.clone().map(Charge::new);
+            let loans = accounts.clone().map(Loan::new);
+            let mut added = Vec::new();
+            budget.divide();
+            for (step, of, blocks) in steps {
+                match step {
+                    0 => charges[of].set(blocks * BLOCK),
+                    1 => _ = loans[of].take(blocks * BLOCK),
+                    2 => loans[of].give_back(blocks * BLOCK),
+                    _ => {
+                        added.truncate(of);
+                        let flow = budget.flow("added");
+                        flow.account("x");
+                        added.push(flow);
+                        budget.divide();
+                    }
+                }
+            }
+            drop((charges, loans));
+            assert!(accounts.iter().all(|account| account.used() == 0));
+            let counts = [&kept.credit.borrowed, &kept.credit.overdrawn, &budget.0.borrowed];
+            assert_eq!(counts.map(|count| count.load(Ordering::Relaxed)), [0; 3]);
+        }
     }
 }
