@@ -16,6 +16,7 @@ pub mod operator;
 pub mod plugin;
 pub mod processor;
 pub mod redact;
+pub mod reloads;
 mod renewal;
 pub mod run;
 mod run_handle;

@@ -1,18 +1,39 @@
 //! Runs flows in this process, from the first pull to the final report.
 
-use std::time::Duration;
+mod reload;
+mod supervisor;
 
+use std::{sync::Arc, time::Duration};
+
+use self::{reload::Reloader, supervisor::Supervisor};
 use crate::clock::Clock;
 use crate::{
-    components::{Components, FlowParts},
-    engine::{self, Processors, Report},
-    executor,
+    components::Components,
+    engine::Report,
     flow::{self, Flow},
     memory::MemoryBudget,
-    renewal,
-    watchdog::Watchdog,
 };
 pub use crate::{instance_metrics::InputSize, run_handle::RunHandle, watchdog::calls_in_progress};
+
+/// A flow that was [checked](Components::check), and the components against which it was checked.
+#[derive(Clone)]
+pub struct Checked {
+    /// The flow.
+    pub flow: Arc<Flow>,
+    /// The components that the flow is created from.
+    pub components: Arc<Components>,
+}
+
+/// The files of a run, which may be read again while it runs.
+pub struct Files {
+    /// Reads and checks all flows again. It is called on the thread of reloads.
+    ///
+    /// Returns a text with all errors if a flow cannot be used.
+    pub read: Box<dyn FnMut() -> Result<Vec<Checked>, String> + Send>,
+    /// Returns a value that changes when a file is added, removed or written. If it is set, such a change has the same
+    /// effect as a request.
+    pub watch: Option<Box<dyn FnMut() -> u64 + Send>>,
+}
 
 /// Runs flows that were [checked](Components::check) until all of them have ended, and returns their reports. The
 /// flows have no memory limit; see [`run_within`].
@@ -54,35 +75,32 @@ pub fn run_at(
     budget: &MemoryBudget,
     clock: &Clock,
 ) -> Result<Vec<Report>, flow::Error> {
-    let (watchdog, processors) = (Watchdog::start(clock), Processors::default());
-    let mut planned = Vec::with_capacity(flows.len());
-    for (flow, components) in flows {
-        let (calls, memory) = (watchdog.flow(flow.name()), budget.flow(flow.name()));
-        let parts = FlowParts { components, flow, run, calls: &calls, memory: &memory, clock };
-        planned.push(engine::Flow::plan(
-            flow,
-            &parts,
-            calls.clone(),
-            &processors,
-            memory.clone(),
-            clock,
-        )?);
-    }
-    budget.divide();
-    let mut handles = Vec::with_capacity(flows.len());
-    let running: Vec<_> = planned
-        .into_iter()
-        .map(|flow| {
-            let running = flow.start();
-            let handle = running.handle();
-            run.add(handle.clone());
-            handles.push(handle.clone());
-            async move { handle.or_end_run(running.ended(deadline), || run.drain()).await }
-        })
-        .collect();
-    let running = executor::all(running);
-    let _renewal = renewal::watch(flows.iter().map(|(flow, _)| *flow), run, clock);
-    let beside = engine::waiting::report(handles, clock);
-    // This thread awaits the flows, because plugins may block all threads of the executor.
-    Ok(executor::block_on(executor::first(running, beside)))
+    let (supervisor, joining) = Supervisor::new(run, deadline, budget, clock);
+    supervisor.start_all(flows.iter().copied())?;
+    supervisor.watch_files(flows.iter().map(|(flow, _)| *flow));
+    Ok(supervisor.until_end(&joining, |_| {}))
+}
+
+/// Runs flows as [`run_within`] does, and changes them while they run: each request of the handle's
+/// [`reloads`](RunHandle::reloads) reads `files` again. `replaced` gets the reports of flows that a reload has ended.
+/// The run ends once all flows have ended and no reload is in progress.
+///
+/// # Errors
+/// Errors of [`run_within`].
+pub fn run_with_reloads(
+    flows: &[Checked],
+    files: Files,
+    run: &RunHandle,
+    deadline: Duration,
+    budget: &MemoryBudget,
+    replaced: impl FnMut(Report),
+) -> Result<Vec<Report>, flow::Error> {
+    let (supervisor, joining) = Supervisor::new(run, deadline, budget, &Clock::default());
+    let supervisor = Arc::new(supervisor);
+    let members = supervisor.start_all(flows.iter().map(|it| (&*it.flow, &*it.components)))?;
+    supervisor.watch_files(flows.iter().map(|it| &*it.flow));
+    Reloader::start(supervisor.clone(), flows, members, files);
+    let reports = supervisor.until_end(&joining, replaced);
+    run.reloads().end();
+    Ok(reports)
 }

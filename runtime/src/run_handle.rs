@@ -11,6 +11,7 @@ use crate::clock::Clock;
 use crate::{
     engine::{self, Awaited, FlowState, State},
     instance_metrics::{InputSize, InstanceMetrics},
+    reloads::Reloads,
     watchdog::GivenUp,
 };
 
@@ -19,6 +20,7 @@ use crate::{
 pub struct RunHandle {
     run: Arc<Mutex<Run>>,
     metrics: InstanceMetrics,
+    reloads: Reloads,
 }
 
 #[derive(Debug, Default)]
@@ -28,6 +30,8 @@ struct Run {
     requested: Option<Request>,
     /// `true` if the duration of deliveries has to be measured.
     is_watched: bool,
+    /// `true` once the flows of the beginning were started. Later, a reload may add and remove flows.
+    has_begun: bool,
 }
 
 /// States of connectors that are connected, or that were connected before they ended.
@@ -132,7 +136,7 @@ impl RunHandle {
     pub fn awaited(&self, flows: usize) -> Vec<String> {
         let running = self.flows();
         let mut awaited = Vec::new();
-        if running.len() < flows {
+        if self.is_starting(flows) {
             awaited.push("the flows are starting".to_owned());
         }
         for flow in &running {
@@ -176,9 +180,20 @@ impl RunHandle {
     pub fn has_started(&self, flows: usize) -> bool {
         let begun = self.flows();
         let mut not_failed = begun.iter().filter(|it| it.state != FlowState::Failed).peekable();
-        begun.len() >= flows
+        !self.is_starting(flows)
             && (flows == 0 || not_failed.peek().is_some())
             && not_failed.all(|flow| flow.connectors.iter().all(|it| it.is_tried))
+    }
+
+    /// Returns whether a run that begins with `flows` flows has not started all of them yet.
+    pub(crate) fn is_starting(&self, flows: usize) -> bool {
+        let state = lock(&self.run);
+        !state.has_begun && state.flows.len() < flows
+    }
+
+    /// Records that the flows with which the run begins were started.
+    pub(crate) fn begin(&self) {
+        lock(&self.run).has_begun = true;
     }
 
     /// Returns whether a flow of the run is draining or was stopped on request.
@@ -202,6 +217,17 @@ impl RunHandle {
         state.flows.iter().for_each(|flow| request.of(flow));
     }
 
+    /// Returns the requests to read the flow files of the run again.
+    pub fn reloads(&self) -> &Reloads {
+        &self.reloads
+    }
+
+    /// Returns the handles of all flows.
+    pub(crate) fn handles(&self) -> Vec<engine::FlowHandle> {
+        lock(&self.run).flows.clone()
+    }
+
+    /// Adds a flow, which replaces the one that has the same name.
     pub(crate) fn add(&self, flow: engine::FlowHandle) {
         let mut state = lock(&self.run);
         if let Some(request) = state.requested {
@@ -210,7 +236,15 @@ impl RunHandle {
         if state.is_watched {
             flow.watch_deliveries();
         }
-        state.flows.push(flow);
+        match state.flows.iter_mut().find(|known| known.flow() == flow.flow()) {
+            Some(known) => *known = flow,
+            None => state.flows.push(flow),
+        }
+    }
+
+    /// Removes the flow called `name`, which has ended.
+    pub(crate) fn remove(&self, name: &str) {
+        lock(&self.run).flows.retain(|flow| flow.flow() != name);
     }
 }
 

@@ -1,9 +1,9 @@
-//! A client of the API, for `tremor top` and `tremor tap`.
+//! A client of the API, for `tremor top`, `tremor tap` and `tremor reload`.
 
 use std::{future::poll_fn, net::ToSocketAddrs, pin::Pin, time::Duration};
 
 use hyper::{
-    Request, Uri,
+    Method, Request, Uri,
     body::{Body as _, Incoming},
     client::conn::http1,
     header::{AUTHORIZATION, HOST},
@@ -19,6 +19,8 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Maximum time without data from a tap. The server sends a comment every 15 s if there are no events.
 const SILENCE: Duration = Duration::from_secs(45);
+/// Maximum wait for the outcome of a reload, in which flows drain.
+const RELOADS: Duration = Duration::from_mins(30);
 /// Maximum size of a response, and of a single event of a tap, in bytes.
 const LONGEST: usize = 64 << 20;
 
@@ -101,8 +103,26 @@ impl Client {
     /// # Errors
     /// Fails if the server cannot be reached, does not respond, or rejects the request.
     pub fn get(&self, path: &str) -> Result<serde_json::Value, Error> {
+        self.json(Method::GET, path, PATIENCE)
+    }
+
+    /// Requests a change with the method POST, and returns the response as JSON. The response may take as long as a
+    /// reload.
+    ///
+    /// # Errors
+    /// Fails if the server cannot be reached, does not respond, or rejects the request.
+    pub fn post(&self, path: &str) -> Result<serde_json::Value, Error> {
+        self.json(Method::POST, path, RELOADS)
+    }
+
+    fn json(
+        &self,
+        method: Method,
+        path: &str,
+        patience: Duration,
+    ) -> Result<serde_json::Value, Error> {
         let mut text = Vec::new();
-        executor::block_on(self.ask(path, PATIENCE, |part| {
+        executor::block_on(self.ask((method, path), patience, PATIENCE, |part| {
             text.extend_from_slice(part);
             text.len() <= self.longest
         }))?;
@@ -116,7 +136,7 @@ impl Client {
     /// The connection fails, or the server rejected the request.
     pub fn listen(&self, path: &str, mut event: impl FnMut(&str) -> bool) -> Result<(), Error> {
         let mut text = Vec::new();
-        executor::block_on(self.ask(path, SILENCE, |part| {
+        executor::block_on(self.ask((Method::GET, path), PATIENCE, SILENCE, |part| {
             text.extend_from_slice(part);
             while let Some(end) = text.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = text.drain(..=end).collect();
@@ -139,11 +159,12 @@ impl Client {
         Ok(())
     }
 
-    /// Sends a request and calls `part` for each part of the response until `part` returns `false`. Fails if no part is
-    /// received for the time `silence`.
+    /// Sends a request and calls `part` for each part of the response until `part` returns `false`. Fails if the
+    /// response does not begin within the time `patience`, or no part is received for the time `silence`.
     async fn ask(
         &self,
-        path: &str,
+        (method, path): (Method, &str),
+        patience: Duration,
         silence: Duration,
         mut part: impl FnMut(&[u8]) -> bool,
     ) -> Result<(), Error> {
@@ -151,9 +172,9 @@ impl Client {
             let connection = Io::new(self.connect().await?, self.clock.clone());
             http1::handshake(connection).await.map_err(|error| self.silent(&error))
         };
-        let (mut sender, connection) = executor::first(connects, self.late()).await?;
+        let (mut sender, connection) = executor::first(connects, self.late(PATIENCE)).await?;
         let mut connection = std::pin::pin!(connection);
-        let mut request = Request::get(path).header(HOST, &*self.host);
+        let mut request = Request::builder().method(method).uri(path).header(HOST, &*self.host);
         if let Some(token) = &self.token {
             request = request.header(AUTHORIZATION, format!("Bearer {}", token.as_str()));
         }
@@ -164,7 +185,7 @@ impl Client {
             let answer = with(answer, connection.as_mut()).await;
             answer.map_err(|error| self.silent(&error))
         };
-        let answer = executor::first(answers, self.late()).await?;
+        let answer = executor::first(answers, self.late(patience)).await?;
         let (status, mut body) = (answer.status(), answer.into_body());
         let mut problem = Vec::new();
         loop {
@@ -209,9 +230,9 @@ impl Client {
     }
 
     /// Returns an error once the maximum wait for the beginning of a response is over.
-    async fn late<T>(&self) -> Result<T, Error> {
-        self.clock.sleep(PATIENCE).await;
-        Err(self.silent(&"no response within 5 s"))
+    async fn late<T>(&self, patience: Duration) -> Result<T, Error> {
+        self.clock.sleep(patience).await;
+        Err(self.silent(&format_args!("no response within {} s", patience.as_secs())))
     }
 
     fn gone(&self, reason: &dyn std::fmt::Display) -> Error {

@@ -9,6 +9,7 @@ use crate::{
     engine::{Awaited, Component, ComponentCounts, FlowStatus, Queue, Status, Stored},
     memory::MemoryStatus,
     redact,
+    reloads::ReloadStatus,
     watchdog::GivenUp,
 };
 
@@ -16,6 +17,7 @@ use crate::{
 #[derive(Serialize)]
 pub(super) struct FlowsJson {
     pub(super) flows: Vec<FlowJson>,
+    pub(super) reload: ReloadStatus,
 }
 
 /// Status of a flow.

@@ -23,6 +23,7 @@ use crate::{
     clock::Clock,
     engine::{FlowStatus, Kind},
     executor,
+    reloads::ReloadResult,
     run::RunHandle,
 };
 
@@ -63,6 +64,7 @@ enum Path<'p> {
     Change(&'p str, &'p str, Change),
     Drain(&'p str),
     RestartPipeline(&'p str, &'p str),
+    Reload,
     Tap(&'p str, &'p str, &'p str),
 }
 
@@ -76,6 +78,7 @@ impl<'p> Path<'p> {
             ["readyz"] => Self::Ready,
             ["metrics"] => Self::Metrics,
             ["v1", "openapi.json"] => Self::OpenApi,
+            ["v1", "reload"] => Self::Reload,
             ["v1", "flows"] => Self::Flows,
             ["v1", "flows", flow] => Self::Flow(flow),
             ["v1", "flows", flow, "connectors", connector] => Self::Connector(flow, connector),
@@ -99,7 +102,10 @@ impl<'p> Path<'p> {
 
     /// Returns whether requests to the path change the state of flows.
     fn changes(self) -> bool {
-        matches!(self, Self::Change(..) | Self::Drain(..) | Self::RestartPipeline(..))
+        matches!(
+            self,
+            Self::Change(..) | Self::Drain(..) | Self::RestartPipeline(..) | Self::Reload
+        )
     }
 
     /// Returns whether the path is a health probe. Probes need no token.
@@ -132,6 +138,7 @@ impl Routes {
 
     /// Returns the response to a request that passed the access control.
     async fn respond(&self, path: Path<'_>, request: Request<Incoming>) -> Answer {
+        let is_dry = request.uri().query() == Some("dry_run=true");
         match (path.changes(), request.method()) {
             (true, &Method::POST) => without_body(request.into_body(), &self.clock).await?,
             (true, _) => return Err(Problem::method("POST")),
@@ -143,13 +150,18 @@ impl Routes {
             Path::Ready => self.ready(),
             Path::Metrics => {
                 let content_type = "text/plain; version=0.0.4; charset=utf-8";
-                let metrics = metrics::text(&self.run.flows(), &self.run.metrics().all());
+                let metrics = metrics::text(
+                    &self.run.flows(),
+                    &self.run.metrics().all(),
+                    &self.run.reloads().status(),
+                );
                 Ok(text::plain(StatusCode::OK, content_type, metrics))
             }
             Path::OpenApi => Ok(text::plain(StatusCode::OK, "application/json", OPENAPI)),
             Path::Flows => {
                 let flows = self.run.flows().iter().map(FlowJson::from).collect();
-                Ok(text::json(StatusCode::OK, &FlowsJson { flows }))
+                let reload = self.run.reloads().status();
+                Ok(text::json(StatusCode::OK, &FlowsJson { flows, reload }))
             }
             Path::Flow(flow) => Ok(text::json(StatusCode::OK, &FlowJson::from(&self.flow(flow)?))),
             Path::Connector(flow, connector) => self.connector(flow, connector, StatusCode::OK),
@@ -161,6 +173,7 @@ impl Routes {
                 Ok(text::json(StatusCode::ACCEPTED, &FlowJson::from(&self.flow(name)?)))
             }
             Path::RestartPipeline(flow, pipeline) => self.restart_pipeline(flow, pipeline),
+            Path::Reload => self.reload(is_dry).await,
             Path::Tap(flow, component, port) => self.tap(flow, component, port),
             Path::Change(flow, connector, change) => {
                 if self.flow(flow)?.state.is_over() {
@@ -172,12 +185,31 @@ impl Routes {
         }
     }
 
+    /// Reads the flow files again, and returns what has changed, or what would change.
+    async fn reload(&self, dry_run: bool) -> Answer {
+        let cannot = || {
+            let detail = "the run cannot reload: it is starting or ending, or its flows do not come from files";
+            Problem::new(StatusCode::CONFLICT, detail)
+        };
+        let outcome = self.run.reloads().request(dry_run).ok_or_else(cannot)?;
+        let outcome = outcome.recv().await.map_err(|_| cannot())?;
+        if outcome.result.is_failure() {
+            let what = match outcome.result {
+                ReloadResult::Restored => "the flows of before were started again",
+                _ => "nothing has changed",
+            };
+            let detail = format!("{what}:\n{}", outcome.errors.join("\n"));
+            return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail));
+        }
+        Ok(text::json(StatusCode::OK, &outcome))
+    }
+
     fn flow(&self, name: &str) -> Result<FlowStatus, Problem> {
         let mut flows = self.run.flows();
         if let Some(found) = flows.iter().position(|flow| flow.name == name) {
             return Ok(flows.swap_remove(found));
         }
-        if flows.len() < self.flows {
+        if self.run.is_starting(self.flows) {
             let detail = "the flows of the run have not started; try again";
             return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail));
         }

@@ -8,7 +8,11 @@ use std::{
 };
 
 use super::{Access, Error, Server, Token, server::CONNECTIONS};
-use crate::{clock::Clock, run::RunHandle};
+use crate::{
+    clock::Clock,
+    reloads::{Change, FlowChange, Outcome, ReloadResult, ReloadStatus},
+    run::RunHandle,
+};
 
 const ANYWHERE: &str = "127.0.0.1:0";
 
@@ -77,7 +81,7 @@ fn responses_have_content_type_and_are_not_cached() {
         );
     }
     let answer = ask(server.address(), "HEAD /v1/flows", "");
-    expect(&answer, 200, &["content-length: 13"]);
+    expect(&answer, 200, &["content-length: 50"]);
     assert!(answer.ends_with("\r\n\r\n"), "{answer}");
 }
 
@@ -349,11 +353,20 @@ fn possible_error_statuses_are_described() {
             let is_probe = ["/healthz", "/readyz"].contains(&path.as_str());
             assert_eq!(described("401"), !is_probe, "{path}");
             assert_eq!(described("404"), path.contains('{'), "{path}");
-            let of_what_runs = ["/pause", "/resume", "/restart", "/{port}"];
+            let of_what_runs = ["/pause", "/resume", "/restart", "/{port}", "/reload"];
             let conflicts = of_what_runs.iter().any(|end| path.ends_with(end));
             assert_eq!(described("409"), conflicts, "{path}");
         }
     }
+}
+
+/// Returns the status after a reload that replaced a flow and was undone.
+fn reloaded() -> ReloadStatus {
+    let reason = Some("its file has changed".to_owned());
+    let flows = vec![FlowChange { flow: "f".to_owned(), change: Change::Replaced, reason }];
+    let errors = vec!["error: flow `f` failed".to_owned()];
+    let last = Some(Outcome { result: ReloadResult::Restored, flows, errors });
+    ReloadStatus { generation: 1, failed: 1, last }
 }
 
 #[test]
@@ -367,6 +380,6 @@ fn status_of_flows_matches_description() {
         conforms("Connector", &super::flows::ConnectorJson::from(&flow.connectors[0]));
         let flows = vec![super::flows::FlowJson::from(&flow)];
         conforms("Flow", &flows[0]);
-        conforms("Flows", &super::flows::FlowsJson { flows });
+        conforms("Flows", &super::flows::FlowsJson { flows, reload: reloaded() });
     }
 }

@@ -82,8 +82,7 @@ pub(crate) fn execute(arguments: &Arguments, plugins: &PluginArguments) -> Resul
         Ok(flow.into())
     })?;
     let before = report::cpu_seconds();
-    let runs =
-        run::run(&prepared, DRAIN, &RunHandle::default(), &MemoryBudget::of_machine(), None)?;
+    let runs = run::run(&prepared, DRAIN, &RunHandle::default(), &MemoryBudget::of_machine())?;
     let cpu_s = report::cpu_seconds() - before;
     for (prepared, run) in prepared.iter().zip(&runs) {
         everything_arrived(&run.counts)?;

@@ -90,6 +90,18 @@ impl Failure {
         if self.reason.is_none() { Ok(value) } else { Err(self) }
     }
 
+    /// Adds the reason of another failure for the exit status, without its errors.
+    pub(crate) fn keep_reason(&mut self, other: &Self) {
+        self.reason = self.reason.max(other.reason);
+    }
+
+    /// Adds the errors of another failure.
+    pub(crate) fn with(mut self, other: Self) -> Self {
+        self.reason = self.reason.max(other.reason);
+        self.errors.extend(other.errors);
+        self
+    }
+
     /// Prints the errors for the user.
     pub(crate) fn print(self) {
         let errors = self.errors.into_iter();

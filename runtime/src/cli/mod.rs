@@ -7,6 +7,7 @@ mod check;
 mod closed_output;
 pub(crate) mod exit;
 mod failure;
+mod files;
 mod generate;
 mod keys;
 #[cfg(feature = "link-static")]
@@ -16,6 +17,7 @@ pub(crate) mod memory;
 mod plugin;
 mod prepare;
 mod progress;
+mod reload;
 mod remote;
 mod run;
 mod schema;
@@ -29,7 +31,7 @@ mod top;
 mod verify;
 mod version;
 
-use std::{path::PathBuf, process::ExitCode, rc::Rc, time::Duration};
+use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use clap::{Parser, Subcommand};
 use tremor_runtime::{
@@ -76,9 +78,12 @@ pub(crate) struct Arguments {
 enum Command {
     /// Runs flows until their sources end or a signal arrives.
     Run {
-        /// Flow files.
+        /// Flow files, and folders with flow files.
         #[arg(required = true, value_name = "FLOW.yaml")]
         flows: Vec<PathBuf>,
+        /// Reloads the flows when a flow file is added, removed or written.
+        #[arg(long)]
+        watch: bool,
         /// Maximum time for flows to drain after a signal, such as `30s`; a number without a unit is in seconds.
         #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10s")]
         drain_timeout: Duration,
@@ -94,7 +99,7 @@ enum Command {
     },
     /// Checks flows, their plugins and their configurations, without connecting to anything.
     Check {
-        /// Flow files.
+        /// Flow files, and folders with flow files.
         #[arg(required = true, value_name = "FLOW.yaml")]
         flows: Vec<PathBuf>,
         /// Fails if there are warnings.
@@ -114,6 +119,8 @@ enum Command {
     Top(top::Arguments),
     /// Shows a sample of the events at a port of a running flow.
     Tap(tap::Arguments),
+    /// Lets a running process read its flow files again, and shows what changes.
+    Reload(reload::Arguments),
     /// Measures throughput and latency of a flow between `bench` connectors.
     Bench(bench::Arguments),
     /// Prints a JSON Schema of flow files with the available plugins, for editors.
@@ -150,23 +157,25 @@ pub(crate) fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
     let plugins = arguments.plugins;
     executor::check_threads().map_err(|error| Failure::of_usage(format_args!("error: {error}")))?;
     match arguments.command {
-        Command::Run { flows, drain_timeout, memory_limit, ready, api } => {
+        Command::Run { flows, watch, drain_timeout, memory_limit, ready, api } => {
             logging::write_from_thread();
             signals::survive();
             closed_output::fail_writes().map_err(|error| {
                 let what = "cannot replace the closed standard output";
                 Failure::of_usage(format_args!("error: {what}: {error}"))
             })?;
-            let flows = plugins.prepare(&flows, &Environment::default())?;
-            run::execute(&flows, drain_timeout, memory_limit, ready, &api)?;
+            let files = run::Files { given: flows, watch };
+            run::execute(plugins, files, drain_timeout, memory_limit, ready, &api)?;
         }
         Command::Check { flows, deny_warnings } => {
+            let flows = files::expanded(&flows)?;
             let flows = plugins.prepare(&flows, &Environment::default().elsewhere())?;
             check::report(&flows, deny_warnings)?;
         }
         Command::Test { folders, update } => test::execute(&folders, update, &plugins)?,
         Command::Top(arguments) => top::execute(&arguments)?,
         Command::Tap(arguments) => tap::execute(&arguments)?,
+        Command::Reload(arguments) => reload::execute(&arguments)?,
         Command::Bench(arguments) => {
             logging::write_from_thread();
             bench::execute(&arguments, &plugins)?;
@@ -184,5 +193,5 @@ pub(crate) fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
 /// A valid flow, and the components against which it was checked.
 struct Prepared {
     flow: Flow,
-    components: Rc<Components>,
+    components: Arc<Components>,
 }

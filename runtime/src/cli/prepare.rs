@@ -5,7 +5,7 @@ use std::{
     collections::HashSet,
     env,
     path::{Path, PathBuf},
-    rc::Rc,
+    sync::Arc,
 };
 
 use clap::Args;
@@ -54,7 +54,7 @@ pub(super) struct PluginArguments {
 }
 
 /// Search paths with the components that were found in them.
-type Found = (Vec<SearchPath>, Rc<Components>);
+type Found = (Vec<SearchPath>, Arc<Components>);
 
 impl PluginArguments {
     pub(super) fn policy(&self) -> Policy {
@@ -74,6 +74,11 @@ impl PluginArguments {
         let variable = env::var_os(VARIABLE).unwrap_or_default();
         let further = env::split_paths(&variable).map(|path| SearchPath::new(path, VARIABLE));
         given.chain(further).filter(|named| !named.path.as_os_str().is_empty()).collect()
+    }
+
+    /// Searches for plugins again when flows are prepared the next time.
+    pub(super) fn forget(&self) {
+        self.found.borrow_mut().clear();
     }
 
     /// Reads and checks flows. The errors of all flows are reported together.
@@ -156,11 +161,11 @@ impl PluginArguments {
 
     /// Asks plugins about the configurations of several flows at once.
     fn look_ahead<'f>(&self, flows: impl IntoIterator<Item = &'f Flow>) {
-        let mut groups: Vec<(Rc<Components>, Vec<&Flow>)> = Vec::new();
+        let mut groups: Vec<(Arc<Components>, Vec<&Flow>)> = Vec::new();
         for flow in flows {
             // Errors are reported when the flow is checked.
             let Ok(components) = self.shared(&own_paths(flow)) else { continue };
-            match groups.iter_mut().find(|(known, _)| Rc::ptr_eq(known, &components)) {
+            match groups.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &components)) {
                 Some((_, group)) => group.push(flow),
                 None => groups.push((components, vec![flow])),
             }
@@ -169,14 +174,14 @@ impl PluginArguments {
     }
 
     /// Returns the components for a flow that names the plugin paths `own`. The same paths are searched only once.
-    fn shared(&self, own: &[SearchPath]) -> Result<Rc<Components>, Error> {
+    fn shared(&self, own: &[SearchPath]) -> Result<Arc<Components>, Error> {
         let is_same =
             |(paths, _): &&Found| paths.iter().map(|it| &it.path).eq(own.iter().map(|it| &it.path));
         let known = self.found.borrow().iter().find(is_same).cloned();
         if let Some((_, components)) = known {
             return Ok(components);
         }
-        let components = Rc::new(self.components(own)?);
+        let components = Arc::new(self.components(own)?);
         self.found.borrow_mut().push((own.to_owned(), components.clone()));
         Ok(components)
     }

@@ -1,44 +1,92 @@
 //! `tremor run`.
 
-use std::{fmt::Write as _, time::Duration};
+use std::{fmt::Write as _, path::PathBuf, sync::Arc, time::Duration};
 
 use tracing::Level;
 use tremor_runtime::parse_size;
 use tremor_runtime::{
     descriptors,
     engine::{Kind, Report, Unfinished},
+    flow::{self, Environment},
     memory::MemoryBudget,
     redact,
-    run::{self, RunHandle},
+    run::{self, Checked, RunHandle},
 };
 
 use super::{
-    Expected, Failure, Prepared, api, background::Background, failure::Reason, logging, progress,
-    service, signals,
+    Expected, Failure, Prepared, api, background::Background, failure::Reason, files, logging,
+    prepare::PluginArguments, progress, service, signals,
 };
 
 /// Minimum memory limit, in bytes. With a lower limit, a few large batches would be enough to stop all sources.
 const LEAST_MEMORY: usize = 16 << 20;
 
-/// Runs flows until they end, and prints a summary. Meanwhile shows their progress, answers requests of the admin API
-/// and notifies a service manager.
+/// Flow files of the command line.
+pub(crate) struct Files {
+    /// Files and folders.
+    pub(super) given: Vec<PathBuf>,
+    /// `true` if a change of a file has the effect of a request to reload.
+    pub(super) watch: bool,
+}
+
+/// Runs flows until they end, and prints a summary. Meanwhile shows their progress, answers requests of the admin API,
+/// reloads the flows on request, and notifies a service manager.
 pub(crate) fn execute(
-    flows: &[Prepared],
+    plugins: PluginArguments,
+    files: Files,
     deadline: Duration,
     memory_limit: Option<usize>,
     ready: service::Ready,
     api: &api::Arguments,
 ) -> Result<(), Failure> {
+    let flows = prepared(&plugins, &files.given)?;
     descriptors::raise_limit();
     let handle = RunHandle::default();
     // The API server and the notifications are dropped after the flows have ended.
     let _server = api.start(&handle, flows.len())?;
     let _service = service::start(&handle, flows.len(), ready);
     let memory = memory_limit.map_or_else(MemoryBudget::of_machine, MemoryBudget::new);
-    let reports = run(flows, deadline, &handle, &memory, progress::start(&handle))?;
+    let progress = progress::start(&handle);
     let mut failure = Failure::default();
-    reports.iter().for_each(|report| report_lost(report, &mut failure));
-    failure.or(())
+    let mut earlier = Failure::default();
+    let reports = ending(&handle, progress, |handle| {
+        run::run_with_reloads(&flows, reread(plugins, files), handle, deadline, &memory, |report| {
+            let (mut ended, mut lost) = (Failure::default(), Failure::default());
+            summarise(&report, &mut ended);
+            report_lost(&report, &mut lost);
+            // A failure that a reload has mended does not fail the run, but events that were lost stay lost.
+            if report.is_incomplete {
+                earlier.keep_reason(&ended);
+            }
+            earlier.keep_reason(&lost);
+            ended.with(lost).print();
+        })
+    })?;
+    for report in &reports {
+        report_lost(report, &mut failure);
+    }
+    failure.with(earlier).or(())
+}
+
+/// Reads and checks the flow files of the command line.
+fn prepared(plugins: &PluginArguments, given: &[PathBuf]) -> Result<Vec<Checked>, Failure> {
+    let prepared = plugins.prepare(&files::expanded(given)?, &Environment::default())?;
+    let checked = |Prepared { flow, components }| Checked { flow: Arc::new(flow), components };
+    Ok(prepared.into_iter().map(checked).collect())
+}
+
+/// Returns the functions with which a run reads its files again.
+fn reread(plugins: PluginArguments, Files { given, watch }: Files) -> run::Files {
+    let watched = given.clone();
+    run::Files {
+        read: Box::new(move || {
+            plugins.forget();
+            prepared(&plugins, &given).map_err(|failure| failure.to_string().trim_end().to_owned())
+        }),
+        watch: watch.then(|| -> Box<dyn FnMut() -> u64 + Send> {
+            Box::new(move || files::state(&watched))
+        }),
+    }
 }
 
 /// Parses a memory limit.
@@ -52,21 +100,29 @@ pub(super) fn memory_limit(text: &str) -> Result<usize, Expected> {
         .ok_or(Expected("a size of at least `16MiB`, such as `512MiB` or `2GiB`"))
 }
 
-/// Runs flows to their end, and returns the counts of their events. Progress is shown until then.
+/// Runs flows to their end, and returns the counts of their events.
 pub(crate) fn run(
     flows: &[Prepared],
     deadline: Duration,
     handle: &RunHandle,
     memory: &MemoryBudget,
+) -> Result<Vec<Report>, Failure> {
+    let flows: Vec<_> =
+        flows.iter().map(|prepared| (&prepared.flow, &*prepared.components)).collect();
+    ending(handle, None, |handle| run::run_within(&flows, handle, deadline, memory))
+}
+
+/// Runs flows with `runs` until they end or a signal arrives, shows progress until then, and summarises their reports.
+fn ending(
+    handle: &RunHandle,
     progress: Option<Background>,
+    runs: impl FnOnce(&RunHandle) -> Result<Vec<Report>, flow::Error>,
 ) -> Result<Vec<Report>, Failure> {
     signals::listen(handle.clone()).map_err(|error| {
         Failure::of_flow(format_args!("error: cannot listen for signals: {error}"))
     })?;
     let mut failure = Failure::default();
-    let flows: Vec<_> =
-        flows.iter().map(|prepared| (&prepared.flow, &*prepared.components)).collect();
-    let reports = run::run_within(&flows, handle, deadline, memory).unwrap_or_else(|error| {
+    let reports = runs(handle).unwrap_or_else(|error| {
         failure.usage(&error);
         Vec::new()
     });

@@ -1,5 +1,5 @@
 //! Signals. The first SIGINT or SIGTERM drains the flows, and the second one ends the process, even if a plugin hangs.
-//! SIGHUP, SIGUSR1, SIGUSR2 and SIGXFSZ do not end the process.
+//! SIGHUP reloads the flows. SIGUSR1, SIGUSR2 and SIGXFSZ do not end the process.
 
 use std::{
     fs, io,
@@ -88,7 +88,10 @@ pub(super) fn listen(run: RunHandle) -> io::Result<()> {
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
         for signal in &mut signals {
             if signal == SIGHUP {
-                tracing::warn!(signal, "SIGHUP is ignored: reloading is not supported yet");
+                // The thread of reloads logs the outcome.
+                if handler.run.reloads().request(false).is_none() {
+                    tracing::warn!(signal, "SIGHUP is ignored: the run is starting or ending");
+                }
                 continue;
             }
             match handler.signal(Instant::now()) {

@@ -173,6 +173,15 @@ impl Components {
         libraries
     }
 
+    /// Returns the path of a library of a flow that has other contents now, or is another one, than in the components
+    /// with which the flow was created.
+    pub(crate) fn changed_library(&self, flow: &Flow, earlier: &Self) -> Option<PathBuf> {
+        let (now, before) = (self.libraries(flow), earlier.libraries(flow));
+        let is_known = |it: &&&Library| before.iter().any(|earlier| it.is_same_as(earlier));
+        let changed = now.iter().find(|it| !is_known(it));
+        changed.map(|library| library.path().to_owned())
+    }
+
     /// Returns the library that provides a component, unless a built-in component has that name.
     fn library(&self, kind: Kind, name: &str) -> Option<&Library> {
         if BuiltIn::find(kind, name).is_some() {

@@ -281,6 +281,16 @@ impl FlowHandle {
         &self.flow
     }
 
+    /// Returns whether both handles control the same flow, and not flows with the same name.
+    pub(crate) fn is_same_as(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.control, &other.control)
+    }
+
+    /// Returns whether a connector has failed whose failure ends the run.
+    pub(crate) fn ends_run(&self) -> bool {
+        self.control.ends_run()
+    }
+
     /// Returns the current status of the flow.
     pub(crate) fn status(&self) -> FlowStatus {
         FlowStatus::of(&self.flow, &self.control, &self.counters)

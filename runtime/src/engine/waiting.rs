@@ -25,11 +25,18 @@ const REFUSED: u32 = 5;
 /// one for its end.
 const WAITS: u64 = 20;
 
-/// Logs long waits of the sources of `flows`, and their ends. Never completes.
-pub(crate) async fn report<T>(flows: Vec<FlowHandle>, clock: &Clock) -> T {
-    let mut flows: Vec<_> = flows.into_iter().map(|flow| (flow, Waits::default())).collect();
+/// Logs long waits of the sources of the flows that `running` returns, and their ends. Never completes.
+pub(crate) async fn report<T>(running: impl Fn() -> Vec<FlowHandle>, clock: &Clock) -> T {
+    let mut flows: Vec<(FlowHandle, Waits)> = Vec::new();
     loop {
         clock.sleep(PERIOD).await;
+        let running = running();
+        flows.retain(|(known, _)| running.iter().any(|flow| flow.is_same_as(known)));
+        for flow in running {
+            if !flows.iter().any(|(known, _)| known.is_same_as(&flow)) {
+                flows.push((flow, Waits::default()));
+            }
+        }
         for (flow, waits) in &mut flows {
             let now = clock.now();
             let mut lines = waits.lines(flow.control.waits(), now);

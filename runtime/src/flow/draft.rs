@@ -45,7 +45,8 @@ impl Draft {
         }
         let graph = graph::build(&draft, &mut report);
         let spec::Draft { spec, faulty, loose, .. } = draft;
-        let flow = Flow { spec, graph, warnings: Vec::new(), source };
+        let content = Arc::new(root.to_json());
+        let flow = Flow { spec, graph, warnings: Vec::new(), source, content };
         if !report.has_errors() {
             warn::warn(&flow, &mut report);
             modes::check(&flow, &mut report);

@@ -87,6 +87,8 @@ pub struct Flow {
     /// Warnings about content that does not prevent the flow from running but is probably not intended.
     pub warnings: Vec<Diagnostic>,
     source: Arc<Source>,
+    /// Content of the file with all references replaced, but those to files.
+    content: Arc<serde_json::Value>,
 }
 
 impl Flow {
@@ -103,6 +105,14 @@ impl Flow {
     /// Returns the folder of the flow file, to which paths in the file are relative. Empty for a bare file name.
     pub fn folder(&self) -> &Path {
         self.path().parent().unwrap_or(Path::new(""))
+    }
+
+    /// Returns whether the other flow has the same name, the same folder, and a file with the same content. Comments,
+    /// formatting and the order of keys are not compared, and neither are the contents of files to which the flow
+    /// refers.
+    pub(crate) fn is_same_as(&self, other: &Self) -> bool {
+        let of = |flow: &'_ Self| (flow.name().to_owned(), flow.folder().to_owned());
+        of(self) == of(other) && self.content == other.content
     }
 
     /// Creates an error about a location in this file, for errors that are found only later, such as a plugin path that

@@ -260,6 +260,16 @@ impl Library {
         self.hash_of(|| Ok(open(&self.canonical)?.0)).ok().flatten()
     }
 
+    /// Returns whether the library at a path, which was read at two times, has the same contents both times. Reads the
+    /// file again only if its identity does not tell.
+    pub(crate) fn is_same_as(&self, earlier: &Self) -> bool {
+        self.path == earlier.path
+            && match (&self.identity, &earlier.identity) {
+                (Some(identity), Some(earlier)) => identity.has_contents_of(earlier),
+                _ => self.hash().is_some_and(|hash| earlier.hash() == Some(hash)),
+            }
+    }
+
     /// Returns whether two files have the same contents. Hashes are computed and compared only if the metadata is
     /// equal.
     pub(super) fn is_copy_of(&self, other: &Self) -> bool {

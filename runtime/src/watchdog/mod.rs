@@ -287,10 +287,12 @@ impl Watchdog {
         Self { flows, _ends: ends }
     }
 
-    /// Adds the records of a flow.
+    /// Adds the records of a flow. Records of flows that have ended, and of which nothing is left, are removed.
     pub(crate) fn flow(&self, name: &str) -> Arc<Calls> {
         let calls = Arc::new(Calls { flow: name.into(), ..Calls::default() });
-        lock(&self.flows).push(calls.clone());
+        let mut flows = lock(&self.flows);
+        flows.retain(|calls| Arc::strong_count(calls) > 1);
+        flows.push(calls.clone());
         calls
     }
 }

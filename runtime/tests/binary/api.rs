@@ -104,6 +104,11 @@ impl Asked {
         self.run.scene.command(&[arguments, &["--api", &self.address]].concat())
     }
 
+    /// Runs a command of the program that uses the API of this process, and returns its output.
+    pub(crate) fn tremor(&self, arguments: &[&str]) -> Run {
+        Run::of(&finish(self.ask(arguments).spawn().unwrap()))
+    }
+
     /// Waits for a line of the log that contains `part`.
     #[track_caller]
     pub(crate) fn until_log(&mut self, part: &str) -> String {

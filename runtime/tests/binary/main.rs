@@ -59,6 +59,7 @@ mod protocols;
 mod proxy_protocol;
 mod random;
 mod references;
+mod reload;
 mod rotated_hosts;
 mod servers;
 mod signals;

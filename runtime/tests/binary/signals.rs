@@ -313,7 +313,7 @@ links: [ticks -> output]";
     let mut running = Running::of(Scene::new(text), &["flow.yaml"], |command| command);
     running.event();
     running.signal(&["USR1", "USR2", "HUP"]);
-    running.until("SIGHUP is ignored");
+    running.until("reload: unchanged");
     // Read more events than can have been in flight when the signals arrived.
     (0..1_000).for_each(|_| _ = running.event());
     running.signal(&["TERM"]);

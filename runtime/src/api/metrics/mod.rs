@@ -17,12 +17,14 @@ use crate::{
     },
     instance_metrics::OwnMetrics,
     log,
+    reloads::ReloadStatus,
 };
 
 /// Returns the metrics of a run, of its plugins, and of the process.
-pub(super) fn text(flows: &[FlowStatus], plugins: &[OwnMetrics]) -> String {
+pub(super) fn text(flows: &[FlowStatus], plugins: &[OwnMetrics], reload: &ReloadStatus) -> String {
     let mut text = Text::default();
     about_flows(&mut text, flows);
+    about_reloads(&mut text, reload);
     about_components(&mut text, flows);
     about_deliveries(&mut text, flows);
     about_connectors(&mut text, flows);
@@ -51,6 +53,23 @@ fn about_flows(text: &mut Text, flows: &[FlowStatus]) {
         let labels = [("flow", &*flow.name), ("state", state.as_str())];
         text.sample("tremor_flow_state", &labels, u8::from(flow.state == state));
     }
+}
+
+fn about_reloads(text: &mut Text, reload: &ReloadStatus) {
+    let name = "tremor_reloads_total";
+    text.family(
+        name,
+        Kind::Counter,
+        "Reloads of flows that have changed something or failed, by result.",
+    );
+    for (result, count) in [("applied", reload.generation), ("failed", reload.failed)] {
+        text.sample(name, &[("result", result)], count);
+    }
+    let name = "tremor_last_reload_failed";
+    let help = "1 if the last reload failed, so that the flows are not those of the files, and 0 otherwise.";
+    text.family(name, Kind::Gauge, help);
+    let has_failed = reload.last.as_ref().is_some_and(|last| last.result.is_failure());
+    text.sample(name, &[], u8::from(has_failed));
 }
 
 /// Counter of the events of a component with one result: the port, the value of the label `result`, and the function

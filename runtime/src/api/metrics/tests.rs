@@ -16,6 +16,7 @@ use crate::{
     instance_metrics::OwnMetrics,
     memory::MemoryStatus,
     plugin::{Metric, MetricKind},
+    reloads::ReloadStatus,
 };
 
 /// Sample: name, labels and value.
@@ -175,7 +176,7 @@ pub(in crate::api) fn flow() -> FlowStatus {
 
 #[test]
 fn text_is_valid_for_unusual_names_of_flows() {
-    let samples = parse(&text(&[flow()], &[]));
+    let samples = parse(&text(&[flow()], &[], &ReloadStatus::default()));
     let of_flow = [("flow", ODD), ("component", "c")];
     let states = find(&samples, "tremor_connector_state", &of_flow);
     assert_eq!(states.len(), State::ALL.len());
@@ -197,7 +198,7 @@ fn text_is_valid_for_unusual_names_of_flows() {
 
 #[test]
 fn incoming_events_equal_outgoing_and_in_flight() {
-    let samples = parse(&text(&[flow()], &[]));
+    let samples = parse(&text(&[flow()], &[], &ReloadStatus::default()));
     for role in ["source", "sink"] {
         let events = find(&samples, "tremor_events_total", &[("role", role)]);
         let (incoming, outgoing): (Vec<_>, Vec<_>) =
@@ -238,7 +239,7 @@ fn metrics_of_plugins_are_added_up_and_escaped() {
             ],
         ),
     ];
-    let samples = parse(&text(&[], &plugins));
+    let samples = parse(&text(&[], &plugins, &ReloadStatus::default()));
     let value = |name: &str| find(&samples, &format!("tremor_plugin_http_client_{name}"), &[])[0].2;
     assert_eq!(value("sent_total"), 3.0);
     assert_eq!(value("t_glich_open"), 0.5);

@@ -1,0 +1,202 @@
+//! Requests to read the flow files of a run again, and their outcomes.
+
+use std::{
+    fmt,
+    sync::{Arc, Condvar, Mutex, PoisonError},
+    time::Duration,
+};
+
+use async_channel::{Receiver, Sender};
+use serde::Serialize;
+use tremor_pdk::lock;
+
+/// Requests of one run. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct Reloads(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: Vec<Request>,
+    /// `true` while a thread serves requests.
+    is_served: bool,
+    status: ReloadStatus,
+}
+
+/// A request that waits. All requests that wait at the same time get the same outcome.
+#[derive(Debug)]
+pub(crate) struct Request {
+    /// `true` if nothing may be changed.
+    pub(crate) dry_run: bool,
+    reply: Sender<Outcome>,
+}
+
+impl Request {
+    pub(crate) fn answer(&self, outcome: &Outcome) {
+        // The client may be gone. The log has the outcome too.
+        _ = self.reply.try_send(outcome.clone());
+    }
+}
+
+/// The configuration that runs, and the last reload.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct ReloadStatus {
+    /// Number of reloads that have changed something.
+    pub generation: u64,
+    /// Number of reloads that were refused, or after which the previous configuration was restored.
+    pub failed: u64,
+    /// Outcome of the last reload, if there was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last: Option<Outcome>,
+}
+
+/// Result of a reload.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Outcome {
+    /// What the reload did as a whole.
+    pub result: ReloadResult,
+    /// What happens to each flow, the flows of the files first, then those that are removed.
+    pub flows: Vec<FlowChange>,
+    /// Reasons why the files cannot be used, or why the previous configuration was restored.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<String>,
+}
+
+/// What a reload did as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReloadResult {
+    /// Nothing was changed, because the reload was only planned.
+    Planned,
+    /// The files contain what runs already.
+    Unchanged,
+    /// The flows are those of the files.
+    Applied,
+    /// The files cannot be used, so nothing was changed.
+    Refused,
+    /// A changed or added flow failed, so the flows are those from before the reload. Flows that the reload had changed
+    /// were started again.
+    Restored,
+}
+
+impl ReloadResult {
+    /// Returns the word for the log, the API and the command line.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Planned => "planned",
+            Self::Unchanged => "unchanged",
+            Self::Applied => "applied",
+            Self::Refused => "refused",
+            Self::Restored => "restored",
+        }
+    }
+
+    /// Returns whether the flows are not those of the files because of an error.
+    pub fn is_failure(self) -> bool {
+        matches!(self, Self::Refused | Self::Restored)
+    }
+}
+
+/// What a reload does with a flow.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FlowChange {
+    /// Name of the flow.
+    pub flow: String,
+    /// Kind of the change.
+    pub change: Change,
+    /// Why the flow is replaced.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// Kind of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Change {
+    /// The flow goes on and notices nothing.
+    Kept,
+    /// The flow drains, and its successor starts when it has ended.
+    Replaced,
+    /// The flow starts.
+    Added,
+    /// The flow drains.
+    Removed,
+}
+
+impl Change {
+    /// Returns the word for the log, the API and the command line.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Kept => "kept",
+            Self::Replaced => "replaced",
+            Self::Added => "added",
+            Self::Removed => "removed",
+        }
+    }
+}
+
+impl fmt::Display for FlowChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { flow, change, reason } = self;
+        write!(f, "{} `{flow}`", change.as_str())?;
+        reason.iter().try_for_each(|reason| write!(f, ": {reason}"))
+    }
+}
+
+impl Reloads {
+    /// Requests a reload, or only its plan with `dry_run`. The receiver yields the outcome. Returns `None` if the run
+    /// cannot reload: it has not started or is ending, or its flows do not come from files.
+    pub fn request(&self, dry_run: bool) -> Option<Receiver<Outcome>> {
+        let (reply, outcome) = async_channel::bounded(1);
+        let mut state = lock(&self.0.state);
+        if !state.is_served {
+            return None;
+        }
+        state.waiting.push(Request { dry_run, reply });
+        drop(state);
+        self.0.changed.notify_all();
+        Some(outcome)
+    }
+
+    /// Returns the number of successful reloads, and the outcome of the last reload.
+    pub fn status(&self) -> ReloadStatus {
+        lock(&self.0.state).status.clone()
+    }
+
+    /// Accepts requests from now on.
+    pub(crate) fn serve(&self) {
+        lock(&self.0.state).is_served = true;
+    }
+
+    /// Accepts no further requests. Requests that wait get no outcome.
+    pub(crate) fn end(&self) {
+        let mut state = lock(&self.0.state);
+        state.is_served = false;
+        state.waiting.clear();
+        drop(state);
+        self.0.changed.notify_all();
+    }
+
+    /// Waits for requests, at most for the time `within`. Returns all that wait, or `None` once no further request is
+    /// accepted.
+    pub(crate) fn next(&self, within: Duration) -> Option<Vec<Request>> {
+        let idle = |state: &mut State| state.is_served && state.waiting.is_empty();
+        let state = lock(&self.0.state);
+        let waited = self.0.changed.wait_timeout_while(state, within, idle);
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.is_served.then(|| std::mem::take(&mut state.waiting))
+    }
+
+    /// Records the outcome of a reload.
+    pub(crate) fn record(&self, outcome: &Outcome) {
+        let status = &mut lock(&self.0.state).status;
+        status.generation += u64::from(outcome.result == ReloadResult::Applied);
+        status.failed += u64::from(outcome.result.is_failure());
+        status.last = Some(outcome.clone());
+    }
+}
