@@ -21,7 +21,10 @@ use super::{
     encode::{Encoder, Point},
 };
 use crate::{
-    exchange::{Endpoint, Pool, answer},
+    exchange::{
+        Endpoint, Pool,
+        answer::{self, Remedies},
+    },
     prometheus::{
         labels::AddedLabels,
         sample::{Labels, Sample},
@@ -46,9 +49,6 @@ const MOST_REFUSED: usize = 20;
 /// Statuses with which a peer refuses the contents of a request.
 const BY_CONTENT: [StatusCode; 3] =
     [StatusCode::BAD_REQUEST, StatusCode::PAYLOAD_TOO_LARGE, StatusCode::UNPROCESSABLE_ENTITY];
-
-/// Reason why a redirect was not followed, and the remedy.
-const NOT_FOLLOWED: &str = "redirects are not followed, set `url` to the target";
 
 /// Configuration of a sink that was checked.
 pub(crate) struct Sending {
@@ -156,7 +156,8 @@ impl Writes {
             return Ok(());
         }
         let is_retried = self.is_retried(status);
-        let error = answer::refusal(host, url, &pool.secrets, &answer, is_retried, NOT_FOLLOWED);
+        let remedies = Remedies::default();
+        let error = answer::refusal(host, url, &pool.secrets, &answer, is_retried, &remedies);
         pool.pause(error.delay());
         Err(Failure { error, is_by_content: !is_retried && BY_CONTENT.contains(&status) })
     }
