@@ -19,7 +19,7 @@ pub(crate) const SHOWN: usize = 200;
 /// Maximum delay that a peer can request with `Retry-After`.
 const LONGEST: Duration = Duration::from_hours(24);
 
-/// What an error names as the remedy for a status. The keys are those that the connector has.
+/// Remedies that the error for a status names. The keys are those that the connector has.
 #[derive(Clone, Copy)]
 pub(crate) struct Remedies<'t> {
     /// Keys with the credentials of requests.
