@@ -13,7 +13,7 @@ mod payload;
 pub mod prometheus;
 pub mod s3;
 pub mod server;
-pub mod systems;
+mod systems;
 #[cfg(test)]
 mod testing;
 

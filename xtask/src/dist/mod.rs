@@ -1,9 +1,10 @@
-//! `cargo xtask dist`: creates an archive that runs on machines without Rust, and a Debian package of it. The archive
-//! and the package contain the program, the plugins, a systemd unit, completions, manual pages, licences, and a
-//! software bill of materials.
+//! `cargo xtask dist`: creates an archive that runs on machines without Rust, a Debian package of it, and an image for
+//! containers. The archive and the package contain the program, the plugins, a systemd unit, completions, manual pages,
+//! licences, and a software bill of materials.
 
 mod bare;
 mod elf;
+mod image;
 mod licences;
 mod packages;
 mod sbom;
@@ -101,6 +102,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let archive = pack(&output, &name)?;
     trial::run(&output, &name, &files, &needs)?;
     debian(&folder, version, &needs)?;
+    let image = image::create(&output, &folder, &copies, &needs, version)?;
+    trial::image(&output, &image, &files[1..])?;
+    eprintln!("{}: {} KiB", image.display(), fs::metadata(&image)?.len() >> 10);
     let size = fs::metadata(&archive)?.len() >> 10;
     eprintln!("{}: {size} KiB\n{}", archive.display(), described(&needs));
     Ok(())

@@ -1,4 +1,5 @@
-//! A test of the archive: unpacks it in another folder, and runs it with only the system libraries that it requires.
+//! Tests of the archive and of the image: unpacks each of them in another folder, and runs it with only the system
+//! libraries that it requires.
 
 use std::fs;
 use std::path::Path;
@@ -7,8 +8,8 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::bare;
 use super::elf::Needs;
+use super::{bare, image};
 use crate::demo;
 use crate::project::{empty_folder, output as run_output, root, run as run_command};
 
@@ -49,10 +50,7 @@ pub(super) fn run(output: &Path, name: &str, files: &[String], needs: &Needs) ->
         let tremor = || bare::command(way, &root, &format!("/{name}"), PROGRAM);
         let events = demo::expect(&run_output(tremor().args(["run", FLOW]))?.stdout)?;
         for plugin in &files[1..] {
-            let inspected = run_output(tremor().args(["plugin", "inspect", "--json", plugin]))?;
-            let inspected =
-                serde_json::from_slice(&inspected.stdout).context("the description is not JSON")?;
-            loads(&inspected).with_context(|| format!("{plugin} does not load"))?;
+            inspect(tremor(), plugin)?;
         }
         let plugins = files.len() - 1;
         eprintln!(
@@ -62,6 +60,34 @@ pub(super) fn run(output: &Path, name: &str, files: &[String], needs: &Needs) ->
         eprintln!("SKIPPED: {}", bare::SKIPPED);
     }
     fs::remove_dir_all(&root).context("cannot remove the unpacked archive")
+}
+
+/// Unpacks and checks an image, and runs the demo and loads the plugins in its root folder as its user, if the system
+/// permits it. `plugins` are the paths of the plugins in the archive.
+pub(super) fn image(output: &Path, archive: &Path, plugins: &[String]) -> Result<()> {
+    let folder = output.join("trial-of-image");
+    empty_folder(&folder)?;
+    let root = image::unpack(archive, &folder)?;
+    if let Some(mut command) = image::command(&root) {
+        let flow = format!("/usr/{FLOW}");
+        let events = demo::expect(&run_output(command.args(["run", &flow]))?.stdout)?;
+        for plugin in plugins {
+            let command = image::command(&root).context("the program has just run")?;
+            inspect(command, &format!("/usr/{plugin}"))?;
+        }
+        eprintln!("in the image: {events} events, and {} plugins load", plugins.len());
+    } else {
+        eprintln!("SKIPPED: {}", bare::SKIPPED);
+    }
+    fs::remove_dir_all(&folder).context("cannot remove the unpacked image")
+}
+
+/// Checks with the program that a plugin loads.
+fn inspect(mut program: Command, plugin: &str) -> Result<()> {
+    let inspected = run_output(program.args(["plugin", "inspect", "--json", plugin]))?;
+    let inspected =
+        serde_json::from_slice(&inspected.stdout).context("the description is not JSON")?;
+    loads(&inspected).with_context(|| format!("{plugin} does not load"))
 }
 
 /// Checks that the output of `tremor plugin inspect` describes a loaded library with components.

@@ -66,7 +66,7 @@ impl Connector for HttpClient {
     /// takes a connection from the pool, or makes a new one.
     async fn connect(&mut self, wanted: Sides) -> Result<Halves<Polls, Posts>> {
         let settings = &self.settings;
-        let pool = Pool::new(&self.context, settings.endpoint.clone()).await?;
+        let pool = Pool::new(&self.context, settings.common.endpoint.clone()).await?;
         let interval = settings.config.interval.filter(|_| wanted.has_source());
         let source = interval
             .map(|interval| Polls::new(&self.context, pool.clone(), settings.clone(), interval));
@@ -77,6 +77,6 @@ impl Connector for HttpClient {
 
 impl std::fmt::Debug for HttpClient {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "HttpClient({})", self.settings.endpoint.url)
+        write!(f, "HttpClient({})", self.settings.common.endpoint.url)
     }
 }

@@ -18,13 +18,17 @@ use super::{
 use crate::{
     Preset, Signal,
     exchange::{
-        Caches, Endpoint, Escaping, Item, Items, Keys, Part, Protocol, Response, Target, Targets,
-        Url, header_value,
+        Caches, Common, Endpoint, Escaping, Item, Items, Keys, Part, Protocol, Response, Target,
+        Targets, Url, answer::Remedies, header_value,
     },
 };
 
 /// Upper limit of `max_response_bytes`, in bytes.
 const MOST_BYTES: u64 = 1 << 30;
+
+/// Reason why the URL and the headers of requests of a source, or of OTLP requests, cannot depend on events.
+const FIXED: &str =
+    "only requests of a sink can have fields and times of events, without `interval` and `preset`";
 
 /// Upper limit of `redirects`.
 const MOST_REDIRECTS: u8 = 20;
@@ -32,9 +36,7 @@ const MOST_REDIRECTS: u8 = 20;
 /// The validated configuration.
 pub(crate) struct Settings {
     pub(crate) config: Config,
-    pub(crate) endpoint: Arc<Endpoint>,
-    /// The parts of targets that do not depend on events.
-    pub(crate) fixed: Target,
+    pub(crate) common: Common,
     /// The parts of targets that depend on events, if there are any.
     pub(crate) targets: Option<Targets>,
     pub(crate) bodies: Bodies,
@@ -44,8 +46,6 @@ pub(crate) struct Settings {
     pub(crate) method: Method,
     /// Method of requests of the source.
     pub(crate) poll_method: Method,
-    /// `Content-Type` of bodies, unless a header of the configuration has it.
-    content_type: Option<HeaderValue>,
     /// `true` if the `Content-Type` of a body follows from its contents, as with a `preset`.
     is_type_by_body: bool,
     pub(crate) max_response_bytes: usize,
@@ -61,7 +61,7 @@ impl Settings {
         let body = config.body.clone().unwrap_or_default();
         let mut targets = Targets::new(
             Escaping::new(body.escape, config.format == Format::Ndjson),
-            config.interval.is_some() || config.preset.is_some(),
+            (config.interval.is_some() || config.preset.is_some()).then_some(FIXED),
         );
         let mut url = targets.add_url(&config.url)?;
         let otlp_urls = otlp_urls(&config, &mut url)?;
@@ -104,15 +104,20 @@ impl Settings {
                 "invalid `max_response_bytes` {found}: expected at most {MOST_BYTES} bytes"
             ))
         })?;
-        Ok(Self {
+        let content_type = (!has_type || config.content_type.is_some()).then_some(content_type);
+        let common = Common {
             endpoint: Arc::new(endpoint),
-            fixed,
+            target: fixed,
+            content_type,
+            max_body_bytes: bodies.most,
+        };
+        Ok(Self {
+            common,
             targets: (!targets.is_empty()).then_some(targets),
             bodies,
             otlp_urls,
             method: method.clone().unwrap_or(Method::POST),
             poll_method: method.unwrap_or(Method::GET),
-            content_type: (!has_type || config.content_type.is_some()).then_some(content_type),
             is_type_by_body: config.preset.is_some() && !has_type && config.content_type.is_none(),
             max_response_bytes,
             config,
@@ -154,7 +159,7 @@ impl Settings {
                     wrong(format!(
                         "the message is for `{path}`, but `{}` is for another signal; set `preset: {{ otlp: any }}` \
                          to send each signal to its own path",
-                        self.endpoint.url
+                        self.common.endpoint.url
                     ))
                 })
             }
@@ -167,12 +172,12 @@ impl Settings {
 }
 
 impl Protocol for Settings {
-    fn endpoint(&self) -> &Endpoint {
-        &self.endpoint
+    fn common(&self) -> &Common {
+        &self.common
     }
 
-    fn fixed(&self) -> &Target {
-        &self.fixed
+    fn remedies(&self) -> Remedies<'static> {
+        Remedies { method: "`method` and `url`", ..Remedies::default() }
     }
 
     fn targets(&self) -> Option<&Targets> {
@@ -187,11 +192,7 @@ impl Protocol for Settings {
         if self.is_type_by_body && otlp::is_json(body) {
             return Some(HeaderValue::from_static("application/json"));
         }
-        self.content_type.clone()
-    }
-
-    fn max_body_bytes(&self) -> usize {
-        self.bodies.most
+        self.common.content_type.clone()
     }
 
     fn ends(&self, target: &Target) -> usize {

@@ -10,7 +10,10 @@ use hyper::{
 use tremor_pdk::{Origin, prelude::*, units::Interval};
 
 use super::{redirects, settings::Settings};
-use crate::exchange::{Pool, Protocol, Url, answer};
+use crate::exchange::{
+    Pool, Protocol, Url,
+    answer::{self, Remedies},
+};
 
 /// Polls the server at an interval.
 pub struct Polls {
@@ -34,7 +37,7 @@ impl Polls {
         settings: Arc<Settings>,
         interval: Interval,
     ) -> Self {
-        let url = settings.endpoint.url.to_string();
+        let url = settings.common.endpoint.url.to_string();
         let origin = Origin::new(&url, |writer| {
             writer.begin_object();
             writer.key("http");
@@ -65,7 +68,7 @@ impl Source for Polls {
         let settings = &self.settings;
         let began_ns = self.host.monotonic_ns();
         let most = settings.max_response_bytes;
-        let (mut url, mut followed) = (settings.endpoint.url.clone(), 0);
+        let (mut url, mut followed) = (settings.common.endpoint.url.clone(), 0);
         let answer = loop {
             let head = || {
                 let head = Request::builder().method(settings.poll_method.clone());
@@ -92,7 +95,8 @@ impl Source for Polls {
             let is_retried = settings.is_retried(status, self.has_accepted);
             let why = redirects::not_followed(settings, &url, &answer);
             let secrets = &self.pool.secrets;
-            return Err(answer::refusal(&self.host, &url, secrets, &answer, is_retried, &why));
+            let remedies = Remedies { not_followed: &why, ..settings.remedies() };
+            return Err(answer::refusal(&self.host, &url, secrets, &answer, is_retried, &remedies));
         }
         self.has_accepted = true;
         if let Some(why) = answer.undecoded {

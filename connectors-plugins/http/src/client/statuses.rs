@@ -73,7 +73,7 @@ mod tests {
 
     use crate::{
         client::settings::Settings,
-        exchange::{Answer, Endpoint, Protocol, answer::refusal},
+        exchange::{Answer, Protocol, answer::refusal},
     };
 
     fn policy(keys: &str, has_accepted: bool, status: u16, body: &[u8]) -> (ErrorPolicy, String) {
@@ -83,8 +83,9 @@ mod tests {
         let status = StatusCode::from_u16(status).unwrap();
         let answer = Answer { status, body: body.to_vec(), ..Answer::default() };
         let is_retried = settings.is_retried(status, has_accepted);
-        let Endpoint { url, secrets, .. } = settings.endpoint();
-        let error = refusal(&host, url, secrets, &answer, is_retried, "");
+        let endpoint = &settings.common.endpoint;
+        let (url, secrets, remedies) = (&endpoint.url, &endpoint.secrets, settings.remedies());
+        let error = refusal(&host, url, secrets, &answer, is_retried, &remedies);
         (error.policy(), error.to_string())
     }
 

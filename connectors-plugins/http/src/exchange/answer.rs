@@ -19,16 +19,38 @@ pub(crate) const SHOWN: usize = 200;
 /// Maximum delay that a peer can request with `Retry-After`.
 const LONGEST: Duration = Duration::from_hours(24);
 
+/// Remedies that the error for a status names. The keys are those that the connector has.
+#[derive(Clone, Copy)]
+pub(crate) struct Remedies<'t> {
+    /// Keys with the credentials of requests.
+    pub(crate) credentials: &'t str,
+    /// Keys with the method and the path of requests.
+    pub(crate) method: &'t str,
+    /// The reason why a redirect was not followed, and the remedy.
+    pub(crate) not_followed: &'t str,
+}
+
+impl Default for Remedies<'_> {
+    fn default() -> Self {
+        Self {
+            credentials: "`auth`",
+            method: "`url`",
+            not_followed: "redirects are not followed, set `url` to the target",
+        }
+    }
+}
+
 /// Returns the error for a response whose status is not a success. Its policy is to retry if `is_retried` is set,
-/// otherwise to make events dead letters. `not_followed` is the reason why a redirect was not followed, and the remedy.
+/// otherwise to make events dead letters.
 pub(crate) fn refusal(
     host: &Host,
     url: &Url,
     secrets: &Secrets,
     answer: &Answer,
     is_retried: bool,
-    not_followed: &str,
+    remedies: &Remedies<'_>,
 ) -> Error {
+    let Remedies { credentials, method, not_followed } = remedies;
     let status = answer.status;
     let message = describe(url, secrets, answer, not_followed);
     if !is_retried {
@@ -36,17 +58,17 @@ pub(crate) fn refusal(
     }
     let error = match status {
         StatusCode::UNAUTHORIZED => {
-            Error::authentication(format_args!("{message}; check `auth` and `headers`"))
+            Error::authentication(format_args!("{message}; check {credentials} and `headers`"))
         }
         StatusCode::PROXY_AUTHENTICATION_REQUIRED => Error::authentication(format_args!(
             "{message}; check the name and the password in the URL of the proxy"
         )),
         StatusCode::FORBIDDEN => {
-            Error::authentication(format_args!("{message}; check `auth` and `url`"))
+            Error::authentication(format_args!("{message}; check {credentials} and `url`"))
         }
         StatusCode::NOT_FOUND => Error::configuration(format_args!("{message}; check `url`")),
         StatusCode::METHOD_NOT_ALLOWED => {
-            Error::configuration(format_args!("{message}; check `method` and `url`"))
+            Error::configuration(format_args!("{message}; check {method}"))
         }
         _ if status.is_redirection() => Error::configuration(message),
         StatusCode::REQUEST_TIMEOUT | StatusCode::GATEWAY_TIMEOUT => Error::timeout(message),

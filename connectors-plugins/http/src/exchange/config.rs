@@ -7,11 +7,11 @@ use tremor_pdk::units::Interval;
 /// Declares the configuration of a system: the given keys, and those of all requests. The method `keys` returns the
 /// latter.
 macro_rules! sink_config {
-    ($(#[$attribute:meta])* pub struct $name:ident { $($keys:tt)* }) => {
+    ($(#[$attribute:meta])* pub(crate) struct $name:ident { $($keys:tt)* }) => {
         $(#[$attribute])*
         #[tremor_pdk::config]
         #[derive(Clone)]
-        pub struct $name {
+        pub(crate) struct $name {
             $($keys)*
             /// Headers of each request: `{ x-tenant: seven }`.
             #[serde(default)]

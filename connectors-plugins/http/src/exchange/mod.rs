@@ -17,14 +17,15 @@ mod target;
 mod text;
 mod url;
 
-pub use self::sink::{JsonPosts, Posts};
+pub use self::sink::Posts;
 pub(crate) use self::{
     config::sink_config,
     connection::Answer,
     endpoint::{Endpoint, Keys, header_value},
     pool::Pool,
-    protocol::{Caches, Item, Items, Part, Protocol, Response, Verdict},
+    protocol::{Caches, Common, Item, Items, Part, Protocol, Response, Verdict},
     secrets::Secrets,
+    sink::JsonPosts,
     target::{Target, Targets},
     text::{Escaping, MOST_TEXT, Text, escape_json, percent_encode, push_json},
     url::Url,

@@ -1,11 +1,12 @@
 //! Differences between the systems that receive events over HTTP.
 
-use std::{borrow::Cow, ops::Range};
+use std::{borrow::Cow, ops::Range, sync::Arc};
 
 use hyper::{Method, StatusCode, header::HeaderValue};
-use tremor_pdk::{Error, Exceptions, Host, RawEvent, Result, template::TimeCache};
+use tremor_pdk::{Error, Exceptions, Host, RawEvent, Result, template::TimeCache, units::Size};
 
 use super::{
+    answer::Remedies,
     connection::Answer,
     endpoint::Endpoint,
     secrets::Secrets,
@@ -19,11 +20,8 @@ const RESPONSE: usize = 64 << 10;
 
 /// The way in which events become requests, and the meaning of responses.
 pub(crate) trait Protocol: Send + Sync {
-    /// Returns the server, and what all requests have in common.
-    fn endpoint(&self) -> &Endpoint;
-
-    /// Returns the parts of targets that do not depend on events.
-    fn fixed(&self) -> &Target;
+    /// Returns the properties that all requests have in common.
+    fn common(&self) -> &Common;
 
     /// Returns the parts of targets that depend on events, if there are any.
     fn targets(&self) -> Option<&Targets> {
@@ -36,10 +34,14 @@ pub(crate) trait Protocol: Send + Sync {
     }
 
     /// Returns the `Content-Type` of a body before its compression, unless a configured header has it.
-    fn content_type(&self, body: &[u8]) -> Option<HeaderValue>;
+    fn content_type(&self, _body: &[u8]) -> Option<HeaderValue> {
+        self.common().content_type.clone()
+    }
 
-    /// Returns the maximum length of a body with several items, in bytes before compression.
-    fn max_body_bytes(&self) -> usize;
+    /// Returns the keys that the errors for statuses name.
+    fn remedies(&self) -> Remedies<'static> {
+        Remedies::default()
+    }
 
     /// Returns the length of a body without items, in bytes.
     fn ends(&self, _target: &Target) -> usize {
@@ -79,7 +81,7 @@ pub(crate) trait Protocol: Send + Sync {
         caches: &mut Caches,
         exceptions: &mut Exceptions,
     ) -> (Items<'b>, &'e [RawEvent<'b>]) {
-        let (mut found, most) = (Items::default(), self.max_body_bytes());
+        let (mut found, most) = (Items::default(), self.common().max_body_bytes);
         let mut length = self.ends(target);
         while let Some((event, rest)) = events.split_first() {
             let start = found.texts.len();
@@ -156,6 +158,34 @@ pub(crate) trait Protocol: Send + Sync {
         _part: &Part<'_, '_>,
     ) -> Result<Vec<(usize, Error)>> {
         Ok(Vec::new())
+    }
+}
+
+/// Properties that all requests of a sink have in common.
+pub(crate) struct Common {
+    pub(crate) endpoint: Arc<Endpoint>,
+    /// The parts of targets that do not depend on events.
+    pub(crate) target: Target,
+    /// `Content-Type` of bodies before their compression, unless a configured header has it.
+    pub(crate) content_type: Option<HeaderValue>,
+    /// Maximum length of a body with several items, in bytes before compression.
+    pub(crate) max_body_bytes: usize,
+}
+
+impl Common {
+    /// Creates the properties of a system whose requests have the type `content_type` and at most `most` bytes.
+    pub(crate) fn new(
+        endpoint: Endpoint,
+        target: Target,
+        content_type: &'static str,
+        most: Size,
+    ) -> Self {
+        Self {
+            endpoint: Arc::new(endpoint),
+            target,
+            content_type: Some(HeaderValue::from_static(content_type)),
+            max_body_bytes: usize::try_from(most.get()).unwrap_or(usize::MAX),
+        }
     }
 }
 

@@ -34,9 +34,6 @@ const MOST_FAILED: usize = 20;
 /// not sent, so that a peer that refuses everything does not get a request for each event.
 const MOST_REFUSED: usize = 20;
 
-/// Remedy in the error for a redirect.
-const NOT_FOLLOWED: &str = "redirects are not followed, set `url` to the target";
-
 /// Period in which at most one divided delivery is logged.
 const LOGGED_EVERY: Duration = Duration::from_mins(1);
 
@@ -127,7 +124,7 @@ impl Posts {
             return Err(deferred.retry_after(time + Duration::from_millis(1)).into());
         }
         let (content_type, compression) =
-            (protocol.content_type(&body), protocol.endpoint().compression);
+            (protocol.content_type(&body), protocol.common().endpoint.compression);
         let body = compression.apply(&self.host, body).await?;
         let head = || {
             let mut head = Request::builder().method(protocol.method());
@@ -152,8 +149,9 @@ impl Posts {
         }
         let is_retried =
             protocol.is_retried(answer.status, self.has_accepted.load(Ordering::Relaxed));
+        let remedies = protocol.remedies();
         let refusal =
-            |secrets| answer::refusal(&self.host, url, secrets, &answer, is_retried, NOT_FOLLOWED);
+            |secrets| answer::refusal(&self.host, url, secrets, &answer, is_retried, &remedies);
         let error = match protocol.targets() {
             None => refusal(&self.pool.secrets),
             Some(_) => refusal(&self.pool.secrets.and_target(target)),
@@ -342,7 +340,7 @@ impl Posts {
                     exceptions.reject_all(of_target, error);
                     continue;
                 }
-                let target = match targets.target(self.protocol.fixed(), &rendered) {
+                let target = match targets.target(&self.protocol.common().target, &rendered) {
                     Ok(target) => target,
                     Err(error) => {
                         exceptions.reject_all(of_target, &error);
@@ -391,7 +389,7 @@ impl ParallelSink for Posts {
     type Batch = RawBatch;
 
     fn demand(&self) -> Demand {
-        Demand::new().at_most(self.protocol.endpoint().max_connections.get())
+        Demand::new().at_most(self.protocol.common().endpoint.max_connections.get())
     }
 
     async fn deliver(&self, batch: &RawBatch) -> Delivery {
@@ -399,7 +397,7 @@ impl ParallelSink for Posts {
         let mut exceptions = Exceptions::none();
         let events: Vec<_> = batch.iter().collect();
         let sent = match protocol.targets() {
-            None => self.send(protocol.fixed(), &events, &mut exceptions).await,
+            None => self.send(&protocol.common().target, &events, &mut exceptions).await,
             Some(targets) => self.send_by_target(targets, &events, &mut exceptions).await,
         };
         match sent {
@@ -422,7 +420,7 @@ impl std::fmt::Debug for Posts {
 
 /// Sink of a system whose events are JSON, unless the flow sets another codec.
 #[derive(Debug)]
-pub struct JsonPosts(Posts);
+pub(crate) struct JsonPosts(Posts);
 
 impl JsonPosts {
     pub(crate) fn new(host: &Host, pool: Arc<Pool>, protocol: Arc<dyn Protocol>) -> Self {

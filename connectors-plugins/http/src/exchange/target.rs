@@ -17,6 +17,7 @@ use super::{
     text::{Escaping, MOST_TEXT, Text, has_dots, percent_encode, percent_encode_invalid},
     url::Url,
 };
+use crate::Escape;
 
 /// Maximum length of a URL or of the value of a header that depends on events, in bytes. Most servers accept no longer
 /// ones.
@@ -50,8 +51,8 @@ impl Target {
 pub(crate) struct Targets {
     parts: Vec<(Part, Text)>,
     escaping: Escaping,
-    /// `true` if the URL and the headers cannot depend on events.
-    is_fixed: bool,
+    /// The reason if the URL and the headers cannot depend on events.
+    fixed: Option<&'static str>,
 }
 
 enum Part {
@@ -78,9 +79,15 @@ impl Rendered {
 }
 
 impl Targets {
-    /// Creates targets without parts. If `is_fixed` is set, the URL and the headers cannot depend on events.
-    pub(crate) fn new(escaping: Escaping, is_fixed: bool) -> Self {
-        Self { parts: Vec::new(), escaping, is_fixed }
+    /// Creates targets without parts. `fixed` is the reason if the URL and the headers cannot depend on events.
+    pub(crate) fn new(escaping: Escaping, fixed: Option<&'static str>) -> Self {
+        Self { parts: Vec::new(), escaping, fixed }
+    }
+
+    /// Creates targets of a connector whose URL and headers never depend on events.
+    pub(crate) fn fixed() -> Self {
+        let escaping = Escaping::new(Escape::None, false);
+        Self::new(escaping, Some("expected a text without fields and times of events"))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -110,8 +117,8 @@ impl Targets {
     /// # Errors
     /// The text is not a template or not a URL, or has a field before the end of the host and the port.
     pub(crate) fn add_url(&mut self, text: &str) -> Result<Url> {
-        if self.is_fixed {
-            return fixed("url", text)?.parse();
+        if let Some(why) = self.fixed {
+            return fixed("url", text, why)?.parse();
         }
         let template = template("url", text)?;
         if let Some(text) = template.constant() {
@@ -152,8 +159,8 @@ impl Targets {
         if names_credentials(name.as_str()) {
             return Ok(Some(text.to_owned()));
         }
-        if self.is_fixed {
-            return fixed(key, text).map(Some);
+        if let Some(why) = self.fixed {
+            return fixed(key, text, why).map(Some);
         }
         let template = template(key, text)?;
         if let Some(text) = template.constant() {
@@ -301,14 +308,13 @@ fn template(key: &str, text: &str) -> Result<Template> {
 ///
 /// # Errors
 /// The text has a placeholder, or is a template with fields or times. The error does not contain the other text.
-fn fixed(key: &str, text: &str) -> Result<String> {
+fn fixed(key: &str, text: &str, why: &str) -> Result<String> {
     let plain = without_placeholders(key, text)?;
     match text.parse::<Template>() {
         Err(_) => Ok(plain),
         Ok(template) => template.constant().map(str::to_owned).ok_or_else(|| {
             Error::configuration(format_args!(
-                "invalid `{key}`: only requests of a sink can have fields and times of events, without `interval` and \
-                 `preset`; write `{{{{` for a brace of the text"
+                "invalid `{key}`: {why}; write `{{{{` for a brace of the text"
             ))
         }),
     }

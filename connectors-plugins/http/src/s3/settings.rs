@@ -13,8 +13,8 @@ use super::{
     keys::{Format, KeyTemplate},
 };
 use crate::{
-    Compression, Escape,
-    exchange::{Endpoint, Escaping, Keys, Targets, Url},
+    Compression,
+    exchange::{Endpoint, Keys, Targets, Url},
 };
 
 /// Length of the parts of an object in bytes, and of the longest object that is stored with one request.
@@ -114,8 +114,7 @@ pub(super) fn server(
         idle_timeout: times.idle,
         max_connections,
     };
-    let mut targets = Targets::new(Escaping::new(Escape::None, false), true);
-    Endpoint::new(url.parse()?, &keys, &mut targets, host)
+    Endpoint::new(url.parse()?, &keys, &mut Targets::fixed(), host)
 }
 
 fn endpoint(config: &Config, region: &str, is_path_style: bool, host: &Host) -> Result<Endpoint> {

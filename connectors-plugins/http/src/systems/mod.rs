@@ -1,15 +1,16 @@
 //! Sinks for systems that speak HTTP. Each system is a `Protocol`, with a configuration of
 //! its own.
 
-pub mod clickhouse;
-pub mod elasticsearch;
-pub mod loki;
+mod clickhouse;
+mod elasticsearch;
+mod loki;
 mod parts;
-pub mod splunk_hec;
-pub mod victorialogs;
+mod splunk_hec;
+mod system;
+mod victorialogs;
 
-pub use self::{
+use self::system::System;
+pub(crate) use self::{
     clickhouse::ClickHouse, elasticsearch::Elasticsearch, loki::Loki, splunk_hec::SplunkHec,
     victorialogs::VictoriaLogs,
 };
-pub use crate::exchange::JsonPosts;

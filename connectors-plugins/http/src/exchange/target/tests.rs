@@ -4,7 +4,7 @@ use super::{Groups, MOST_GROUPS, Target, Targets};
 use crate::{Escape, exchange::Escaping};
 
 fn targets(url: &str) -> (Targets, Target) {
-    let mut targets = Targets::new(Escaping::new(Escape::Json, false), false);
+    let mut targets = Targets::new(Escaping::new(Escape::Json, false), None);
     let url = targets.add_url(url).unwrap();
     (targets, Target::new(url))
 }

@@ -11,8 +11,8 @@ use tremor_pdk::{
 };
 
 use crate::{
-    Auth, Compression, Escape,
-    exchange::{self, Endpoint, Escaping, Keys, Targets},
+    Auth, Compression,
+    exchange::{self, Endpoint, Keys, Targets},
     server,
 };
 
@@ -175,8 +175,7 @@ impl Config {
             idle_timeout: self.idle_timeout.unwrap_or(idle_timeout()),
             max_connections: self.max_connections.unwrap_or(max_connections()),
         };
-        let mut targets = Targets::new(Escaping::new(Escape::None, false), true);
-        Endpoint::new(url, &keys, &mut targets, host)
+        Endpoint::new(url, &keys, &mut Targets::fixed(), host)
     }
 
     /// Returns the statuses after which a request is sent again, in addition to those of the protocol.

@@ -21,7 +21,10 @@ use super::{
     encode::{Encoder, Point},
 };
 use crate::{
-    exchange::{Endpoint, Pool, answer},
+    exchange::{
+        Endpoint, Pool,
+        answer::{self, Remedies},
+    },
     prometheus::{
         labels::AddedLabels,
         sample::{Labels, Sample},
@@ -40,15 +43,22 @@ const RESPONSE: usize = 64 << 10;
 /// Length in bytes above which a request is compressed on a thread that may block.
 const AT_ONCE: usize = 256 << 10;
 
-/// Number of samples that the peer may refuse alone before the remaining samples of the delivery are not sent.
+/// Number of samples that the peer may refuse alone, other than because of their order, before the remaining samples of
+/// the delivery are not sent.
 const MOST_REFUSED: usize = 20;
+
+/// Parts of responses which report that a later sample of the same series is stored. A sample that was sent again after a
+/// restart is refused in this way, as are samples of two senders of a series.
+const BY_ORDER: [&str; 4] =
+    ["out of order", "out-of-order", "duplicate sample", "duplicate-timestamp"];
+
+/// Texts of responses with the status 500 with which Prometheus 2.42 refuses a sample. The request would have this status
+/// each time it is sent.
+const BY_TEXT: [&str; 2] = ["too old sample", "invalid sample"];
 
 /// Statuses with which a peer refuses the contents of a request.
 const BY_CONTENT: [StatusCode; 3] =
     [StatusCode::BAD_REQUEST, StatusCode::PAYLOAD_TOO_LARGE, StatusCode::UNPROCESSABLE_ENTITY];
-
-/// Reason why a redirect was not followed, and the remedy.
-const NOT_FOLLOWED: &str = "redirects are not followed, set `url` to the target";
 
 /// Configuration of a sink that was checked.
 pub(crate) struct Sending {
@@ -77,11 +87,13 @@ struct Failure {
     error: Error,
     /// `true` if a request with a part of the samples may succeed.
     is_by_content: bool,
+    /// `true` if the peer has a later sample of a series.
+    is_by_order: bool,
 }
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        Self { error, is_by_content: false }
+        Self { error, is_by_content: false, is_by_order: false }
     }
 }
 
@@ -155,10 +167,16 @@ impl Writes {
             self.has_accepted.store(true, Ordering::Relaxed);
             return Ok(());
         }
-        let is_retried = self.is_retried(status);
-        let error = answer::refusal(host, url, &pool.secrets, &answer, is_retried, NOT_FOLLOWED);
+        let text = String::from_utf8_lossy(&answer.body);
+        let is_by_text = status == StatusCode::INTERNAL_SERVER_ERROR
+            && BY_TEXT.iter().any(|part| text.contains(part));
+        let is_retried = !is_by_text && self.is_retried(status);
+        let remedies = Remedies::default();
+        let error = answer::refusal(host, url, &pool.secrets, &answer, is_retried, &remedies);
         pool.pause(error.delay());
-        Err(Failure { error, is_by_content: !is_retried && BY_CONTENT.contains(&status) })
+        let is_by_content = !is_retried && (is_by_text || BY_CONTENT.contains(&status));
+        let is_by_order = is_by_content && BY_ORDER.iter().any(|part| text.contains(part));
+        Err(Failure { error, is_by_content, is_by_order })
     }
 
     /// Returns whether a request is sent again after a response with this status, which is not a success.
@@ -207,9 +225,8 @@ impl Writes {
             };
             let mut request = Vec::new();
             encoder.write(part.clone(), &mut request);
-            let Err(Failure { mut error, is_by_content }) = self.post(request).await else {
-                continue;
-            };
+            let Err(failure) = self.post(request).await else { continue };
+            let Failure { mut error, is_by_content, is_by_order } = failure;
             if is_by_content && part.len() > 1 {
                 let middle = part.start + part.len() / 2;
                 warn!(self.divisions, "divided a request of {} samples: {error}", part.len());
@@ -222,7 +239,8 @@ impl Writes {
             }
             reject(batch, &points[part], &error, exceptions);
             if is_by_content {
-                refused += 1;
+                // Samples that are stored already do not count, because the ones after them are new.
+                refused += usize::from(!is_by_order);
                 if refused < MOST_REFUSED {
                     continue;
                 }

@@ -3,6 +3,7 @@
 mod receives;
 mod requests;
 mod sends;
+mod stores;
 
 use tremor_pdk::{Batch, EventRef, literal};
 

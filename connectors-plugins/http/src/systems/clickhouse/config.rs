@@ -8,7 +8,7 @@ use crate::exchange::sink_config;
 
 sink_config! {
     /// Configuration of the connector.
-    pub struct Config {
+    pub(crate) struct Config {
         /// URL of the HTTP interface: `https://clickhouse.example.com:8443`.
         #[schemars(example = "http://127.0.0.1:9/")]
         pub url: String,

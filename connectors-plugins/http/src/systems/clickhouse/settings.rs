@@ -1,19 +1,21 @@
 //! Validation of the configuration, and the requests of the connector.
 
-use std::{borrow::Cow, fmt::Write, sync::Arc};
+use std::{borrow::Cow, fmt::Write};
 
-use hyper::{header::HeaderValue, http::uri::PathAndQuery};
+use hyper::http::uri::PathAndQuery;
 use sha2::{Digest, Sha256};
 use tremor_pdk::{ErrorPolicy, RawEvent, prelude::*, without_placeholders};
 
 use super::{answer::verdict, config::Config};
 use crate::{
-    Escape,
     exchange::{
-        Caches, Endpoint, Escaping, Item, Items, Part, Protocol, Response, Target, Targets, Url,
-        Verdict, header_value, percent_encode,
+        Caches, Common, Endpoint, Item, Items, Part, Protocol, Response, Target, Targets, Url,
+        Verdict, answer::Remedies, header_value, percent_encode,
     },
-    systems::parts::{check_length, endpoint_url, json_lines, json_object},
+    systems::{
+        System,
+        parts::{check_length, endpoint_url, json_lines, json_object},
+    },
 };
 
 /// Settings that the connector sets itself.
@@ -29,22 +31,18 @@ const OWN: [&str; 7] = [
 
 /// The validated configuration.
 pub(crate) struct Settings {
-    pub(crate) endpoint: Arc<Endpoint>,
-    /// The URL of the HTTP interface, with the statement and the settings.
-    target: Target,
+    common: Common,
     deduplicate: bool,
-    max_body_bytes: usize,
 }
 
-impl Settings {
-    /// Validates the configuration.
-    ///
-    /// # Errors
-    /// An error of the kind configuration, with the key, the value and the expected value. The password is never shown.
-    pub(crate) fn new(config: &Config, host: &Host) -> Result<Self> {
+impl System for Settings {
+    const NAME: &str = "clickhouse";
+    const DESCRIPTION: &str = "Inserts events as rows into a table of ClickHouse.";
+    type Config = Config;
+
+    fn new(config: &Config, host: &Host) -> Result<Self> {
         let url: Url = without_placeholders("url", &config.url)?.parse()?;
         let mut target = Target::new(endpoint_url(&url, "/", &query(config)?)?);
-        let mut targets = Targets::new(Escaping::new(Escape::Json, true), true);
         let mut headers = config.headers.clone();
         for (key, name, value) in [
             ("user", "x-clickhouse-user", &config.user),
@@ -72,12 +70,10 @@ impl Settings {
         }
         let mut keys = config.keys();
         keys.headers = &headers;
-        let endpoint = Endpoint::new(url, &keys, &mut targets, host)?;
+        let endpoint = Endpoint::new(url, &keys, &mut Targets::fixed(), host)?;
         Ok(Self {
-            endpoint: Arc::new(endpoint),
-            target,
+            common: Common::new(endpoint, target, "application/x-ndjson", config.max_body_bytes),
             deduplicate: config.deduplicate,
-            max_body_bytes: usize::try_from(config.max_body_bytes.get()).unwrap_or(usize::MAX),
         })
     }
 }
@@ -141,20 +137,12 @@ fn push_identifier(out: &mut String, key: &str, name: &str) -> Result<()> {
 }
 
 impl Protocol for Settings {
-    fn endpoint(&self) -> &Endpoint {
-        &self.endpoint
+    fn common(&self) -> &Common {
+        &self.common
     }
 
-    fn fixed(&self) -> &Target {
-        &self.target
-    }
-
-    fn content_type(&self, _: &[u8]) -> Option<HeaderValue> {
-        Some(HeaderValue::from_static("application/x-ndjson"))
-    }
-
-    fn max_body_bytes(&self) -> usize {
-        self.max_body_bytes
+    fn remedies(&self) -> Remedies<'static> {
+        Remedies { credentials: "`user`, `password`, `auth`", ..Remedies::default() }
     }
 
     fn item<'b>(
@@ -164,7 +152,7 @@ impl Protocol for Settings {
         texts: &mut String,
     ) -> Result<Item<'b>> {
         let length = json_object(event)?.len() + 1;
-        check_length(length, self.max_body_bytes)?;
+        check_length(length, self.common.max_body_bytes)?;
         let none = texts.len()..texts.len();
         Ok(Item { event, before: none.clone(), after: none, length })
     }

@@ -6,7 +6,7 @@ use crate::exchange::sink_config;
 
 sink_config! {
     /// Configuration of the connector.
-    pub struct Config {
+    pub(crate) struct Config {
         /// URL of the server: `https://search.example.com:9200`. `/_bulk` is appended to its path.
         #[schemars(example = "http://127.0.0.1:9/")]
         pub url: String,
@@ -33,7 +33,7 @@ sink_config! {
 #[tremor_pdk::config]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
-pub enum Action {
+pub(crate) enum Action {
     /// Keeps the existing document. Data streams accept only this action.
     #[default]
     Create,

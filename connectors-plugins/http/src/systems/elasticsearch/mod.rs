@@ -18,44 +18,5 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
-
-use tremor_pdk::{NoSource, prelude::*};
-
-pub use self::config::{Action, Config};
-use self::settings::Settings;
-use crate::exchange::{JsonPosts, Pool};
-
 /// Writes events as documents.
-pub struct Elasticsearch {
-    settings: Arc<Settings>,
-    context: ComponentContext,
-}
-
-impl Component for Elasticsearch {
-    const NAME: &str = "elasticsearch";
-    const DESCRIPTION: &str =
-        "Writes events as documents to Elasticsearch, OpenSearch, or systems with the same API.";
-    type Config = Config;
-
-    fn new(config: Config, context: ComponentContext) -> Result<Self> {
-        Ok(Self { settings: Arc::new(Settings::new(&config, &context)?), context })
-    }
-}
-
-impl Connector for Elasticsearch {
-    type Source = NoSource;
-    type Sink = JsonPosts;
-
-    async fn connect(&mut self, _wanted: Sides) -> Result<Halves<NoSource, JsonPosts>> {
-        let settings = self.settings.clone();
-        let pool = Pool::new(&self.context, settings.endpoint.clone()).await?;
-        Ok(Halves::sink(JsonPosts::new(&self.context, pool, settings)))
-    }
-}
-
-impl std::fmt::Debug for Elasticsearch {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Elasticsearch({})", self.settings.endpoint.url)
-    }
-}
+pub(crate) type Elasticsearch = super::system::Sends<settings::Settings>;

@@ -1,8 +1,8 @@
 //! Validation of the configuration, and the requests of the connector.
 
-use std::{collections::HashSet, sync::Arc};
+use std::collections::HashSet;
 
-use hyper::{header::HeaderValue, http::uri::PathAndQuery};
+use hyper::http::uri::PathAndQuery;
 use tremor_pdk::{
     ErrorPolicy, RawEvent, prelude::*, serde::de::IgnoredAny, template::Template,
     without_placeholders,
@@ -14,11 +14,11 @@ use super::{
     position,
 };
 use crate::{
-    Escape,
     exchange::{
-        Caches, Endpoint, Escaping, Item, Items, Part, Protocol, Response, Target, Targets, Text,
+        Caches, Common, Endpoint, Item, Items, Part, Protocol, Response, Target, Targets, Text,
         Url, escape_json, percent_encode,
     },
+    systems::System,
 };
 
 /// Index of documents unless the configuration sets one.
@@ -35,16 +35,13 @@ const POSITION: &str = "position";
 
 /// The validated configuration.
 pub(crate) struct Settings {
-    pub(crate) endpoint: Arc<Endpoint>,
-    /// The URL of the bulk API.
-    target: Target,
+    common: Common,
     action: Action,
     index: Text,
     /// `true` if all documents have the same index.
     is_index_fixed: bool,
     id: Id,
     routing: Option<Text>,
-    max_body_bytes: usize,
 }
 
 /// Origin of the IDs of documents.
@@ -54,16 +51,16 @@ enum Id {
     Position,
 }
 
-impl Settings {
-    /// Validates the configuration.
-    ///
-    /// # Errors
-    /// An error of the kind configuration, with the key, the value and the expected value.
-    pub(crate) fn new(config: &Config, host: &Host) -> Result<Self> {
+impl System for Settings {
+    const NAME: &str = "elasticsearch";
+    const DESCRIPTION: &str =
+        "Writes events as documents to Elasticsearch, OpenSearch, or systems with the same API.";
+    type Config = Config;
+
+    fn new(config: &Config, host: &Host) -> Result<Self> {
         let url: Url = without_placeholders("url", &config.url)?.parse()?;
         let target = Target::new(bulk_url(&url, config.pipeline.as_deref())?);
-        let mut targets = Targets::new(Escaping::new(Escape::Json, true), true);
-        let endpoint = Endpoint::new(url, &config.keys(), &mut targets, host)?;
+        let endpoint = Endpoint::new(url, &config.keys(), &mut Targets::fixed(), host)?;
         let text = |key: &str, template: &Template, most| {
             Text::new(key, Some(&template.to_string()), template.clone(), most)
         };
@@ -86,17 +83,17 @@ impl Settings {
             return Err(Error::configuration("invalid `index`: expected the name of an index"));
         }
         Ok(Self {
-            endpoint: Arc::new(endpoint),
-            target,
+            common: Common::new(endpoint, target, "application/x-ndjson", config.max_body_bytes),
             action: config.action,
             index: text("index", &index, MOST_INDEX),
             is_index_fixed: index.fields().next().is_none(),
             id,
             routing: config.routing.as_ref().map(|routing| text("routing", routing, MOST_ID)),
-            max_body_bytes: usize::try_from(config.max_body_bytes.get()).unwrap_or(usize::MAX),
         })
     }
+}
 
+impl Settings {
     /// Returns the items that have to be sent again because an earlier document with the same ID has to be, so that the
     /// last document of an ID is the one that remains. `again` has the items that the server did not accept.
     fn later_versions(&self, part: &Part<'_, '_>, again: &[(usize, Error)]) -> Vec<(usize, Error)> {
@@ -148,20 +145,8 @@ fn bulk_url(url: &Url, pipeline: Option<&str>) -> Result<Url> {
 }
 
 impl Protocol for Settings {
-    fn endpoint(&self) -> &Endpoint {
-        &self.endpoint
-    }
-
-    fn fixed(&self) -> &Target {
-        &self.target
-    }
-
-    fn content_type(&self, _: &[u8]) -> Option<HeaderValue> {
-        Some(HeaderValue::from_static("application/x-ndjson"))
-    }
-
-    fn max_body_bytes(&self) -> usize {
-        self.max_body_bytes
+    fn common(&self) -> &Common {
+        &self.common
     }
 
     /// Appends the line with the action for a document.
@@ -204,10 +189,10 @@ impl Protocol for Settings {
         texts.push_str("}}\n");
         let before = start..texts.len();
         let length = before.len() + document.len() + 1;
-        if length > self.max_body_bytes {
+        if length > self.common.max_body_bytes {
             return Err(refused(&format!(
                 "it has {length} bytes with its action, but `max_body_bytes` is {}",
-                self.max_body_bytes
+                self.common.max_body_bytes
             )));
         }
         Ok(Item { event, after: before.end..before.end, before, length })

@@ -289,6 +289,7 @@ fn status_of_the_response_decides_for_all_items() {
         (401, ErrorKind::AUTHENTICATION),
         (403, ErrorKind::AUTHENTICATION),
         (404, ErrorKind::CONFIGURATION),
+        (405, ErrorKind::CONFIGURATION),
         (429, ErrorKind::FULL),
         (503, ErrorKind::FULL),
     ] {
@@ -298,6 +299,8 @@ fn status_of_the_response_decides_for_all_items() {
         let [again] = &again[..] else { panic!("{again:?}") };
         assert_eq!((again.events.clone(), again.error.policy()), (0..2, ErrorPolicy::RETRY));
         assert_eq!(again.error.kind(), kind, "{}", again.error);
+        let text = again.error.to_string();
+        assert!(!text.contains("`method`"), "the connector does not have the key: {text}");
         assert_eq!(server.requests().len(), 1);
     }
 }

@@ -8,7 +8,7 @@ use crate::exchange::sink_config;
 
 sink_config! {
     /// Configuration of the connector.
-    pub struct Config {
+    pub(crate) struct Config {
         /// URL of the server: `https://loki.example.com`. `/loki/api/v1/push` is appended to its path.
         #[schemars(example = "http://127.0.0.1:9/")]
         pub url: String,

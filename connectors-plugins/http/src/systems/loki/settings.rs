@@ -1,18 +1,21 @@
 //! Validation of the configuration, and the requests of the connector.
 
-use std::{collections::HashMap, fmt::Write, sync::Arc};
+use std::{collections::HashMap, fmt::Write};
 
-use hyper::header::{HeaderName, HeaderValue};
+use hyper::header::HeaderName;
 use tremor_pdk::{RawEvent, prelude::*, without_placeholders};
 
 use super::config::Config;
 use crate::{
     Escape,
     exchange::{
-        Caches, Endpoint, Escaping, Item, Items, Protocol, Target, Targets, Text, Url,
+        Caches, Common, Endpoint, Escaping, Item, Items, Protocol, Target, Targets, Text, Url,
         header_value, push_json,
     },
-    systems::parts::{Members, check_length, endpoint_url, time, unsendable},
+    systems::{
+        System,
+        parts::{Members, check_length, endpoint_url, time, unsendable},
+    },
 };
 
 /// Path of the push API.
@@ -23,29 +26,26 @@ const AROUND: usize = r#"{"stream":,"values":[["",""],]},"#.len();
 
 /// The validated configuration.
 pub(crate) struct Settings {
-    pub(crate) endpoint: Arc<Endpoint>,
-    /// The URL of the push API.
-    target: Target,
+    common: Common,
     /// The tenant, if it depends on events.
     targets: Option<Targets>,
     /// `None` for the time when an event was read.
     time: Option<Text>,
     labels: Members,
     metadata: Members,
-    max_body_bytes: usize,
 }
 
-impl Settings {
-    /// Validates the configuration.
-    ///
-    /// # Errors
-    /// An error of the kind configuration, with the key, the value and the expected value.
-    pub(crate) fn new(config: &Config, host: &Host) -> Result<Self> {
+impl System for Settings {
+    const NAME: &str = "loki";
+    const DESCRIPTION: &str =
+        "Sends events as lines of log streams to Grafana Loki, or to a system with its push API.";
+    type Config = Config;
+
+    fn new(config: &Config, host: &Host) -> Result<Self> {
         let url: Url = without_placeholders("url", &config.url)?.parse()?;
         let mut target = Target::new(endpoint_url(&url, PATH, "")?);
-        let targets = |is_fixed| Targets::new(Escaping::new(Escape::Json, false), is_fixed);
-        let endpoint = Endpoint::new(url, &config.keys(), &mut targets(true), host)?;
-        let mut targets = targets(false);
+        let endpoint = Endpoint::new(url, &config.keys(), &mut Targets::fixed(), host)?;
+        let mut targets = Targets::new(Escaping::new(Escape::Json, false), None);
         if let Some(tenant) = &config.tenant {
             let name = HeaderName::from_static("x-scope-orgid");
             if endpoint.headers.contains_key(&name) {
@@ -66,13 +66,11 @@ impl Settings {
         labels.keys().try_for_each(|name| check_name("labels", name))?;
         metadata.keys().try_for_each(|name| check_name("structured_metadata", name))?;
         Ok(Self {
-            endpoint: Arc::new(endpoint),
-            target,
+            common: Common::new(endpoint, target, "application/json", config.max_body_bytes),
             targets: (!targets.is_empty()).then_some(targets),
             time: config.time.as_ref().map(|key| time(Some(key), "%s%9f")).transpose()?,
             labels: Members::new("labels", labels, 1),
             metadata: Members::new("structured_metadata", metadata, 1 + labels.len()),
-            max_body_bytes: usize::try_from(config.max_body_bytes.get()).unwrap_or(usize::MAX),
         })
     }
 }
@@ -91,24 +89,12 @@ fn check_name(key: &str, name: &str) -> Result<()> {
 }
 
 impl Protocol for Settings {
-    fn endpoint(&self) -> &Endpoint {
-        &self.endpoint
-    }
-
-    fn fixed(&self) -> &Target {
-        &self.target
+    fn common(&self) -> &Common {
+        &self.common
     }
 
     fn targets(&self) -> Option<&Targets> {
         self.targets.as_ref()
-    }
-
-    fn content_type(&self, _: &[u8]) -> Option<HeaderValue> {
-        Some(HeaderValue::from_static("application/json"))
-    }
-
-    fn max_body_bytes(&self) -> usize {
-        self.max_body_bytes
     }
 
     fn ends(&self, _: &Target) -> usize {
@@ -143,7 +129,7 @@ impl Protocol for Settings {
         }
         let after = before.end..texts.len();
         let length = before.len() + after.len() + escaped_length(event.raw()) + AROUND;
-        check_length(self.ends(&self.target) + length, self.max_body_bytes)?;
+        check_length(self.ends(&self.common.target) + length, self.common.max_body_bytes)?;
         Ok(Item { event, before, after, length })
     }
 

@@ -13,7 +13,7 @@ use tremor_pdk::{
     testing::{Connection, TestHost, batch_of, batch_with_metadata, conformance},
 };
 
-use super::{Config, Loki};
+use super::{Loki, config::Config};
 use crate::testing::{Reply, Request, Server, exceptions};
 
 /// Line of a stream: its labels, its time and its text. A second line that equals it is ignored.

@@ -8,7 +8,7 @@ use crate::exchange::sink_config;
 
 sink_config! {
     /// Configuration of the connector.
-    pub struct Config {
+    pub(crate) struct Config {
         /// URL of the server: `https://splunk.example.com:8088`. `/services/collector/event` is appended to its path.
         #[schemars(example = "http://127.0.0.1:9/")]
         pub url: String,
@@ -48,7 +48,7 @@ sink_config! {
 #[tremor_pdk::config]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
-pub enum Form {
+pub(crate) enum Form {
     /// JSON, as the codec wrote it.
     #[default]
     Json,

@@ -1,8 +1,6 @@
 //! Validation of the configuration, and the requests of the connector.
 
-use std::sync::Arc;
-
-use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue};
+use hyper::header::{AUTHORIZATION, HeaderName};
 use tremor_pdk::{RawEvent, prelude::*, template::Template, without_placeholders};
 
 use super::{
@@ -10,13 +8,15 @@ use super::{
     config::{Config, Form},
 };
 use crate::{
-    Escape,
     exchange::{
-        Caches, Endpoint, Escaping, Item, Items, Part, Protocol, Response, Target, Targets, Text,
-        Url, Verdict, header_value, push_json,
+        Caches, Common, Endpoint, Item, Items, Part, Protocol, Response, Target, Targets, Text,
+        Url, Verdict, answer::Remedies, header_value, push_json,
     },
-    systems::parts::{
-        Members, append_member, check_json, check_length, endpoint_url, text, time, unsendable,
+    systems::{
+        System,
+        parts::{
+            Members, append_member, check_json, check_length, endpoint_url, text, time, unsendable,
+        },
     },
 };
 
@@ -25,9 +25,7 @@ const PATH: &str = "/services/collector/event";
 
 /// The validated configuration.
 pub(crate) struct Settings {
-    pub(crate) endpoint: Arc<Endpoint>,
-    /// The URL of the collector.
-    target: Target,
+    common: Common,
     form: Form,
     time: Text,
     /// Names and texts of the metadata of an event.
@@ -35,15 +33,14 @@ pub(crate) struct Settings {
     /// `true` if no event determines its index.
     is_index_fixed: bool,
     fields: Members,
-    max_body_bytes: usize,
 }
 
-impl Settings {
-    /// Validates the configuration.
-    ///
-    /// # Errors
-    /// An error of the kind configuration, with the key, the value and the expected value. The token is never shown.
-    pub(crate) fn new(config: &Config, host: &Host) -> Result<Self> {
+impl System for Settings {
+    const NAME: &str = "splunk_hec";
+    const DESCRIPTION: &str = "Sends events to the HTTP Event Collector of Splunk.";
+    type Config = Config;
+
+    fn new(config: &Config, host: &Host) -> Result<Self> {
         let url: Url = without_placeholders("url", &config.url)?.parse()?;
         let mut target = Target::new(endpoint_url(&url, PATH, "")?);
         if config.auth.is_some() {
@@ -68,8 +65,7 @@ impl Settings {
         headers.insert(AUTHORIZATION.to_string(), authorization);
         let mut keys = config.keys();
         keys.headers = &headers;
-        let mut targets = Targets::new(Escaping::new(Escape::Json, true), true);
-        let endpoint = Endpoint::new(url, &keys, &mut targets, host)?;
+        let endpoint = Endpoint::new(url, &keys, &mut Targets::fixed(), host)?;
         if let Some(channel) = &config.channel {
             let name = HeaderName::from_static("x-splunk-request-channel");
             target.headers.insert(name, header_value("channel", channel)?);
@@ -84,33 +80,23 @@ impl Settings {
             ("index", &config.index),
         ];
         Ok(Self {
-            endpoint: Arc::new(endpoint),
-            target,
+            common: Common::new(endpoint, target, "application/json", config.max_body_bytes),
             form: config.event,
             time: time(config.time.as_ref(), "%s.%3f")?,
             metadata: templates.into_iter().filter_map(metadata).collect(),
             is_index_fixed: config.index.as_ref().is_none_or(|index| index.constant().is_some()),
             fields: Members::new("fields", &config.fields, 1 + templates.len()),
-            max_body_bytes: usize::try_from(config.max_body_bytes.get()).unwrap_or(usize::MAX),
         })
     }
 }
 
 impl Protocol for Settings {
-    fn endpoint(&self) -> &Endpoint {
-        &self.endpoint
+    fn common(&self) -> &Common {
+        &self.common
     }
 
-    fn fixed(&self) -> &Target {
-        &self.target
-    }
-
-    fn content_type(&self, _: &[u8]) -> Option<HeaderValue> {
-        Some(HeaderValue::from_static("application/json"))
-    }
-
-    fn max_body_bytes(&self) -> usize {
-        self.max_body_bytes
+    fn remedies(&self) -> Remedies<'static> {
+        Remedies { credentials: "`token`", ..Remedies::default() }
     }
 
     /// Appends the envelope of an event up to the event itself. An event in the form of text is a part of that.
@@ -147,7 +133,7 @@ impl Protocol for Settings {
             }
             Form::Text => {
                 // Do not copy a long message.
-                check_length(message.len(), self.max_body_bytes)?;
+                check_length(message.len(), self.common.max_body_bytes)?;
                 texts.push('"');
                 push_json(texts, &String::from_utf8_lossy(message));
                 texts.push('"');
@@ -156,7 +142,7 @@ impl Protocol for Settings {
         };
         let before = start..texts.len();
         let length = before.len() + length + "}\n".len();
-        check_length(length, self.max_body_bytes)?;
+        check_length(length, self.common.max_body_bytes)?;
         Ok(Item { event, after: before.end..before.end, before, length })
     }
 

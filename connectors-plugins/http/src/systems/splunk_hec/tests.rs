@@ -9,7 +9,7 @@ use tremor_pdk::{
     testing::{Connection, TestHost, batch_of, batch_with_metadata, conformance},
 };
 
-use super::{Config, SplunkHec};
+use super::{SplunkHec, config::Config};
 use crate::testing::{Reply, Request, Server, exceptions};
 
 fn client(server: &Server, keys: &str) -> Connection {
@@ -147,6 +147,20 @@ fn code_decides_whether_the_connector_or_an_event_is_wrong() {
         let error = &refused[0].error;
         assert_eq!(error.policy(), policy, "{code}: {error}");
         assert!(error.to_string().contains(part), "{code}: {error}");
+    }
+}
+
+#[test]
+fn status_of_a_proxy_names_the_keys_of_the_connector() {
+    for (status, part) in [
+        (401, "check `token` and `headers`"),
+        (403, "check `token` and `url`"),
+        (405, "; check `url`"),
+    ] {
+        let server = Server::start(move |_| Reply::With(status, "", "<html>".to_owned()));
+        let refused = exceptions(client(&server, "").deliver(&batch_of(&["{}"])));
+        let text = refused[0].error.to_string();
+        assert!(text.ends_with(part), "{status}: {text}");
     }
 }
 

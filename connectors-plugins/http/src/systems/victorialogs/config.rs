@@ -8,7 +8,7 @@ use crate::exchange::sink_config;
 
 sink_config! {
     /// Configuration of the connector.
-    pub struct Config {
+    pub(crate) struct Config {
         /// URL of the server: `http://logs.example.com:9428`. `/insert/jsonline` is appended to its path.
         #[schemars(example = "http://127.0.0.1:9/")]
         pub url: String,
@@ -36,7 +36,7 @@ sink_config! {
 /// A tenant.
 #[tremor_pdk::config]
 #[derive(Clone, Copy)]
-pub struct Tenant {
+pub(crate) struct Tenant {
     /// Account, as the header `AccountID`.
     pub account: u32,
     /// Project, as the header `ProjectID`.

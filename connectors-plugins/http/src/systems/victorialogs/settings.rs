@@ -1,17 +1,17 @@
 //! Validation of the configuration, and the requests of the connector.
 
-use std::sync::Arc;
-
 use hyper::header::HeaderValue;
 use tremor_pdk::{RawEvent, prelude::*, without_placeholders};
 
 use super::config::Config;
 use crate::{
-    Escape,
     exchange::{
-        Caches, Endpoint, Escaping, Item, Items, Protocol, Target, Targets, Url, percent_encode,
+        Caches, Common, Endpoint, Item, Items, Protocol, Target, Targets, Url, percent_encode,
     },
-    systems::parts::{check_length, endpoint_url, json_lines, json_object},
+    systems::{
+        System,
+        parts::{check_length, endpoint_url, json_lines, json_object},
+    },
 };
 
 /// Path of the API for JSON lines.
@@ -19,22 +19,18 @@ const PATH: &str = "/insert/jsonline";
 
 /// The validated configuration.
 pub(crate) struct Settings {
-    pub(crate) endpoint: Arc<Endpoint>,
-    /// The URL of the API, with the parameters that name fields.
-    target: Target,
-    max_body_bytes: usize,
+    common: Common,
 }
 
-impl Settings {
-    /// Validates the configuration.
-    ///
-    /// # Errors
-    /// An error of the kind configuration, with the key, the value and the expected value.
-    pub(crate) fn new(config: &Config, host: &Host) -> Result<Self> {
+impl System for Settings {
+    const NAME: &str = "victorialogs";
+    const DESCRIPTION: &str = "Sends events as log entries to VictoriaLogs.";
+    type Config = Config;
+
+    fn new(config: &Config, host: &Host) -> Result<Self> {
         let url: Url = without_placeholders("url", &config.url)?.parse()?;
         let mut target = Target::new(endpoint_url(&url, PATH, &query(config)?)?);
-        let mut targets = Targets::new(Escaping::new(Escape::Json, true), true);
-        let endpoint = Endpoint::new(url, &config.keys(), &mut targets, host)?;
+        let endpoint = Endpoint::new(url, &config.keys(), &mut Targets::fixed(), host)?;
         if let Some(tenant) = config.tenant {
             for (name, number) in [("accountid", tenant.account), ("projectid", tenant.project)] {
                 if endpoint.headers.contains_key(name) {
@@ -46,9 +42,7 @@ impl Settings {
             }
         }
         Ok(Self {
-            endpoint: Arc::new(endpoint),
-            target,
-            max_body_bytes: usize::try_from(config.max_body_bytes.get()).unwrap_or(usize::MAX),
+            common: Common::new(endpoint, target, "application/stream+json", config.max_body_bytes),
         })
     }
 }
@@ -90,20 +84,8 @@ fn query(config: &Config) -> Result<String> {
 }
 
 impl Protocol for Settings {
-    fn endpoint(&self) -> &Endpoint {
-        &self.endpoint
-    }
-
-    fn fixed(&self) -> &Target {
-        &self.target
-    }
-
-    fn content_type(&self, _: &[u8]) -> Option<HeaderValue> {
-        Some(HeaderValue::from_static("application/stream+json"))
-    }
-
-    fn max_body_bytes(&self) -> usize {
-        self.max_body_bytes
+    fn common(&self) -> &Common {
+        &self.common
     }
 
     fn item<'b>(
@@ -113,7 +95,7 @@ impl Protocol for Settings {
         texts: &mut String,
     ) -> Result<Item<'b>> {
         let length = json_object(event)?.len() + 1;
-        check_length(length, self.max_body_bytes)?;
+        check_length(length, self.common.max_body_bytes)?;
         let none = texts.len()..texts.len();
         Ok(Item { event, before: none.clone(), after: none, length })
     }

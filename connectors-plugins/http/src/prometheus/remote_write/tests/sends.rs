@@ -176,6 +176,18 @@ fn status_decides_between_retry_and_dead_letter() {
     assert_eq!(rejected[0].error.policy(), ErrorPolicy::RETRY);
 }
 
+/// Prometheus 2.42 answers with 500 to a sample that is older than its window for samples out of order.
+#[test]
+fn sample_that_is_refused_with_500_goes_to_err_alone() {
+    for text in ["too old sample\n", "label name \"a\" is not unique: invalid sample\n"] {
+        let bad = || status(500, "", text);
+        let (peer, host) = (peer(vec![bad(), bad(), ok()]), TestHost::new());
+        let rejected = exceptions(sink(&host, &peer, "").deliver(&batch(&series(2))));
+        assert_eq!((rejected.len(), rejected[0].events.clone()), (1, 0..1), "{rejected:?}");
+        assert_eq!(rejected[0].error.policy(), ErrorPolicy::DEAD_LETTER);
+    }
+}
+
 #[test]
 fn missing_path_concerns_samples_once_a_request_was_accepted() {
     for (code, policy) in [
