@@ -58,20 +58,20 @@ pub struct ReloadStatus {
 /// Result of a reload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Outcome {
-    /// What the reload did as a whole.
+    /// Effect of the reload as a whole.
     pub result: ReloadResult,
-    /// What happens to each flow, the flows of the files first, then those that are removed.
+    /// The change of each flow: first the flows of the files, then those that are removed.
     pub flows: Vec<FlowChange>,
     /// Reasons why the files cannot be used, or why the previous configuration was restored.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<String>,
 }
 
-/// What a reload did as a whole.
+/// Effect of a reload as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReloadResult {
-    /// Nothing was changed, because the reload was only planned.
+    /// The reload was only planned, and nothing was changed.
     Planned,
     /// The files contain what runs already.
     Unchanged,
@@ -102,7 +102,7 @@ impl ReloadResult {
     }
 }
 
-/// What a reload does with a flow.
+/// The change of a flow by a reload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FlowChange {
     /// Name of the flow.
@@ -114,11 +114,16 @@ pub struct FlowChange {
     pub reason: Option<String>,
 }
 
+/// Text with all errors because of which a flow cannot be used.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Faulty(pub String);
+
 /// Kind of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
-    /// The flow goes on and notices nothing.
+    /// The flow continues and notices nothing.
     Kept,
     /// The flow drains, and its successor starts when it has ended.
     Replaced,

@@ -13,7 +13,10 @@ use crate::{
     flow::{self, Flow},
     memory::MemoryBudget,
 };
-pub use crate::{instance_metrics::InputSize, run_handle::RunHandle, watchdog::calls_in_progress};
+pub use crate::{
+    instance_metrics::InputSize, reloads::Faulty, run_handle::RunHandle,
+    watchdog::calls_in_progress,
+};
 
 /// A flow that was [checked](Components::check), and the components against which it was checked.
 #[derive(Clone)]
@@ -28,8 +31,8 @@ pub struct Checked {
 pub struct Files {
     /// Reads and checks all flows again. It is called on the thread of reloads.
     ///
-    /// Returns a text with all errors if a flow cannot be used.
-    pub read: Box<dyn FnMut() -> Result<Vec<Checked>, String> + Send>,
+    /// Returns all errors if a flow cannot be used.
+    pub read: Box<dyn FnMut() -> Result<Vec<Checked>, Faulty> + Send>,
     /// Returns a value that changes when a file is added, removed or written. If it is set, such a change has the same
     /// effect as a request.
     pub watch: Option<Box<dyn FnMut() -> u64 + Send>>,

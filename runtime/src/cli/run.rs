@@ -81,7 +81,8 @@ fn reread(plugins: PluginArguments, Files { given, watch }: Files) -> run::Files
     run::Files {
         read: Box::new(move || {
             plugins.forget();
-            prepared(&plugins, &given).map_err(|failure| failure.to_string().trim_end().to_owned())
+            prepared(&plugins, &given)
+                .map_err(|failure| run::Faulty(failure.to_string().trim_end().to_owned()))
         }),
         watch: watch.then(|| -> Box<dyn FnMut() -> u64 + Send> {
             Box::new(move || files::state(&watched))

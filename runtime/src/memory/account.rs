@@ -81,7 +81,7 @@ impl Account {
         self.share.load(Ordering::Relaxed)
     }
 
-    /// Sets the guaranteed share. What the component has borrowed is counted anew.
+    /// Sets the guaranteed share. What the component has borrowed is counted again.
     pub(super) fn set_share(&self, share: usize) {
         self.change(|held| held.share = share);
         self.share.store(share, Ordering::Relaxed);

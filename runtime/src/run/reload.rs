@@ -19,7 +19,8 @@ use super::{
 };
 use crate::{
     engine::{FlowState, Planned, State},
-    reloads::{Change, FlowChange, Outcome, ReloadResult, Request},
+    executor,
+    reloads::{Change, Faulty, FlowChange, Outcome, ReloadResult, Request},
 };
 
 /// Time between two looks at files that are watched.
@@ -131,7 +132,8 @@ impl Reloader {
             return Outcome::of(ReloadResult::Unchanged, plan.changes, Vec::new());
         }
         if !self.supervisor.begin_reload() {
-            return Outcome::refused("the run ends, so nothing is reloaded".to_owned());
+            let error = "the run ends, so nothing is reloaded".to_owned();
+            return Outcome::refused(Faulty(error));
         }
         let outcome = self.apply(plan);
         self.supervisor.watch_files(self.flows.iter().map(|(checked, _)| &*checked.flow));
@@ -140,7 +142,7 @@ impl Reloader {
     }
 
     /// Reads the files and compares them with what runs.
-    fn read(&mut self) -> Result<Plan, String> {
+    fn read(&mut self) -> Result<Plan, Faulty> {
         let next = (self.files.read)()?;
         let mut changes: Vec<_> = next.iter().map(|flow| self.change(flow)).collect();
         for (running, _) in &self.flows {
@@ -208,7 +210,7 @@ impl Reloader {
         for checked in flows {
             match self.plan(checked) {
                 Ok(flow) => planned.push((checked.clone(), flow)),
-                Err(error) => errors.push(error),
+                Err(Faulty(error)) => errors.push(error),
             }
         }
         if !errors.is_empty() {
@@ -219,22 +221,23 @@ impl Reloader {
     }
 
     /// Plans a flow on a thread of its own, because a constructor may not return.
-    fn plan(&self, checked: &Checked) -> Result<Planned, String> {
+    fn plan(&self, checked: &Checked) -> Result<Planned, Faulty> {
         let (sender, planned) = mpsc::sync_channel(1);
         let (supervisor, flow) = (self.supervisor.clone(), checked.clone());
         let plan = move || {
             let planned = supervisor.plan(&flow.flow, &flow.components);
             // The receiver is gone after the time limit.
-            _ = sender.send(planned.map_err(|error| error.to_string().trim_end().to_owned()));
+            _ = sender
+                .send(planned.map_err(|error| Faulty(error.to_string().trim_end().to_owned())));
         };
         let name = checked.flow.name();
         let thread = thread::Builder::new().name("plan".to_owned()).spawn(plan);
-        thread.map_err(|error| format!("error: cannot start a thread: {error}"))?;
+        thread.map_err(|error| Faulty(format!("error: cannot start a thread: {error}")))?;
         planned.recv_timeout(TRIAL).unwrap_or_else(|_| {
             let seconds = TRIAL.as_secs();
-            Err(format!(
+            Err(Faulty(format!(
                 "error: the components of flow `{name}` were not created within {seconds} s"
-            ))
+            )))
         })
     }
 
@@ -277,7 +280,7 @@ impl Reloader {
             if is_tried || run.ends() || clock.elapsed(begun) >= TRIAL {
                 break;
             }
-            thread::sleep(STEP);
+            executor::block_on(clock.sleep(STEP));
         }
         let ends = started.iter().filter(|(_, member)| member.pass()).count();
         if ends > 0 {
@@ -325,7 +328,7 @@ impl Outcome {
     }
 
     /// Creates the outcome if the files cannot be used.
-    fn refused(error: String) -> Self {
+    fn refused(Faulty(error): Faulty) -> Self {
         Self::of(ReloadResult::Refused, Vec::new(), vec![error])
     }
 }

@@ -67,7 +67,7 @@ fn changed_flow_is_replaced_and_the_other_one_kept() {
     let asked = run(scene(), &[]);
     until_written(&asked, "out-b");
     let before = taken(&asked, "a");
-    write(&asked, "a.yaml", &format!("# A comment is no change.\n{}", ticks("out-a")));
+    write(&asked, "a.yaml", &format!("# A comment does not count.\n{}", ticks("out-a")));
     write(&asked, "b.yaml", &ticks("out-c"));
     let planned = asked.json("POST", "/v1/reload?dry_run=true");
     let reason = "its file has changed, or a value to which the file refers";
@@ -198,7 +198,7 @@ links: [input -> output]
 }
 
 #[test]
-fn run_goes_on_while_its_only_flow_is_replaced() {
+fn run_continues_while_its_only_flow_is_replaced() {
     let scene = scene();
     fs::remove_file(scene.path().join("flows/a.yaml")).unwrap();
     let asked = start_with(scene, &["flows/b.yaml"], 1, |command| command);
