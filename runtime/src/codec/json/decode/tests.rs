@@ -68,18 +68,18 @@ fn invalid_json_is_rejected_with_its_position() {
     for (message, expected) in [
         ("", "empty message, expected a JSON value at byte 0"),
         (" \n", "blank message, expected a JSON value at byte 0"),
-        ("\0", "expected value at byte 0"),
+        ("\0", "expected a JSON value, found byte 0x00 at byte 0"),
         ("1\0", "the number 1 is not valid at byte 0"),
-        ("nul", "expected `null`, found `n` at byte 0"),
-        ("True", "expected value at byte 0"),
-        ("[1,]", "expected value at byte 3"),
-        ("[,1]", "expected value at byte 1"),
+        ("[faulty]", "expected a JSON value, found `faulty` at byte 1"),
+        ("[\"a\", .5]", "expected a JSON value, found `.` at byte 6"),
+        ("[1,]", "expected a JSON value, found `]` at byte 3"),
+        ("[,1]", "expected a JSON value, found `,` at byte 1"),
         ("[1 2]", "expected `,` or `]`, found `2` at byte 3"),
         ("[1", "the message ends within a value at byte 2"),
         ("{\"a\":1", "the message ends within a value at byte 6"),
         ("[1}", "expected `,` or `]`, found `}` at byte 2"),
         ("{\"a\" 1}", "expected `:`, found `1` at byte 5"),
-        ("{\"a\":}", "expected value at byte 5"),
+        ("{\"a\":}", "expected a JSON value, found `}` at byte 5"),
         ("{\"a\":1,}", "expected a key, found `}` at byte 7"),
         ("{1:1}", "expected `,`, `}` or a key, found `1` at byte 1"),
         ("{'a':1}", "expected `,`, `}` or a key, found `'` at byte 1"),
@@ -90,9 +90,8 @@ fn invalid_json_is_rejected_with_its_position() {
         ("[\"a\", \"b]", "unterminated string at byte 6"),
         ("[\"a\nb\"]", "unescaped control character 0x0a in a string at byte 3"),
         ("[\"\0\"]", "unescaped control character 0x00 in a string at byte 2"),
-        ("/**/1", "expected value at byte 0"),
-        ("\u{feff}x", "expected value at byte 3"),
-        ("\u{feff}\u{feff}1", "expected value at byte 0"),
+        ("/**/1", "expected a JSON value, found `/` at byte 0"),
+        ("\u{feff}\u{feff}1", "expected a JSON value, found byte 0xef at byte 0"),
         ("1\u{feff}", "the number 1 is not valid at byte 0"),
     ] {
         reject(message, expected);
@@ -105,6 +104,24 @@ fn utf8_signature_is_not_part_of_the_message() {
     accept("\u{feff}[\"\\n\"]", "[\"\\n\"]");
     // Within a text, the code point is an ordinary character.
     accept("\"\u{feff}\"", "\"\u{feff}\"");
+}
+
+#[test]
+fn word_in_place_of_value_is_shown_with_advice() {
+    let no_json =
+        "; the message is not JSON: set the `codec` of its format, such as `string` for text";
+    let literals = "; JSON writes `true`, `false` and `null` in lower case";
+    for (message, found, advice) in [
+        ("nul", "`nul` at byte 0", no_json),
+        ("nginx: ok", "`nginx` at byte 0", no_json),
+        ("Hello", "`Hello` at byte 0", no_json),
+        ("\u{feff}x", "`x` at byte 3", no_json),
+        ("abcdefghijklmnopqrs", "`abcdefghijklmnop…` at byte 0", no_json),
+        ("True", "`True` at byte 0", literals),
+        ("{\"a\":None}", "`None` at byte 5", literals),
+    ] {
+        reject(message, &format!("expected a JSON value, found {found}{advice}"));
+    }
 }
 
 #[test]
@@ -204,7 +221,7 @@ fn inexact_numbers_keep_their_text() {
 
 #[test]
 fn errors_behind_inexact_numbers_are_reported() {
-    reject("[1e400,]", "expected value at byte 7");
+    reject("[1e400,]", "expected a JSON value, found `]` at byte 7");
     reject("[1e400,01]", "the number 01 is not valid at byte 7");
     reject("[18446744073709551616", "the message ends within a value at byte 21");
 }
