@@ -7,7 +7,7 @@ use tremor_pdk::names_credentials;
 use super::{
     Component, Diagnostic, Environment, Error, Flow, Kind, Limits, Resolver, check,
     diagnostic::Report,
-    graph, modes, pairs,
+    framing, graph, modes, pairs,
     source::{Source, Span},
     spec, warn,
     yaml::{self, Parsed, Problem},
@@ -54,6 +54,7 @@ impl Draft {
             warn::warn(&flow, &mut report);
             modes::check(&flow, &mut report);
             pairs::check(&flow, &mut report);
+            framing::check(&flow, &mut report);
         }
         Ok(Self { flow, report, faulty, loose })
     }
