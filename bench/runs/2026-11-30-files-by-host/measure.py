@@ -3,7 +3,8 @@
 measure.py FOLDER NAME=BUILD...: a folder to work in, on a disk, whose contents are deleted, and folders with `tremor`
 and the libraries of the plugins, each with its name in the samples. All builds are measured in turn, in a random order
 in each round. Writes samples.csv into this folder and prints medians. Environment: EVENTS, HOSTS, ROUNDS, and FIELD,
-which names the field in the path, and ONLY with the names of the subjects to measure.
+which names the field in the path, ONLY with the names of the subjects to measure, and LINGER, such as `20s`, with which
+a delivery waits for its last event also on a machine that is busy with other work. SAMPLES names the file of the samples.
 
 Each subject is run with EVENTS and with a tenth of them. The difference of both is the cost of events alone: it
 contains neither the start of the process, nor the creation of the files, nor their sync at the end of the run.
@@ -48,7 +49,11 @@ subjects = {
 subjects = {name: it for name, it in subjects.items() if name in os.environ.get("ONLY", name)}
 
 
+LINGER = f"    batch: {{ linger: {os.environ['LINGER']} }}\n" if "LINGER" in os.environ else ""
+
+
 def flow(build, path, keys, events):
+    batch = LINGER if "{" in path else ""
     link = "in -> p -> out" if FIELD.startswith("%") else "in -> out"
     return f"""plugins: [{build}]
 connectors:
@@ -57,7 +62,7 @@ connectors:
     type: file
     codec: json
     postprocessors: [lines]
-    config: {{ path: 'out/{path}', mode: append{keys} }}
+{batch}    config: {{ path: 'out/{path}', mode: append{keys} }}
 pipelines:
   p: {{ operators: [{{ type: set, config: {{ edits: [{{ field: '%host', copy: host }}] }} }}] }}
 links: [{link}]

@@ -17,7 +17,10 @@ use tremor_pdk::{
 };
 
 use self::by_event::SinkPath;
-pub(crate) use self::{by_event::ByEvent, midnight::Midnights};
+pub(crate) use self::{
+    by_event::{ByEvent, NAME_MAX},
+    midnight::Midnights,
+};
 use crate::{Compression, tail::Pattern};
 
 /// Configuration of the connector.

@@ -63,6 +63,9 @@ fn open_pipe(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
+/// Remedy for a path that the system does not accept because of its length.
+pub(crate) const TOO_LONG: &str = "a name in the path has more than 255 bytes, or the whole path has more than 4,095; shorten `path`";
+
 pub(crate) fn cannot_open(path: &Path, mode: Mode, error: &io::Error) -> Error {
     let doing = if mode == Mode::Read { "read" } else { "write" };
     let remedy = match error.kind() {
@@ -75,6 +78,7 @@ pub(crate) fn cannot_open(path: &Path, mode: Mode, error: &io::Error) -> Error {
         io::ErrorKind::NotADirectory => {
             "a parent in the path is a file and not a folder; correct `path`"
         }
+        io::ErrorKind::InvalidFilename => TOO_LONG,
         io::ErrorKind::ReadOnlyFilesystem => "its file system is read-only; correct `path`",
         // ENXIO is the error of a pipe without a reader, of a socket, and of a device that does not
         // exist.
@@ -148,6 +152,18 @@ mod tests {
         for mode in [Mode::Read, Mode::Write, Mode::Append, Mode::Truncate] {
             let error = open(folder.path(), mode).unwrap_err();
             assert_configuration(&error, folder.path(), "it is a folder");
+        }
+    }
+
+    #[test]
+    fn name_that_is_too_long_is_rejected_with_the_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        for path in
+            [folder.path().join("x".repeat(256)), folder.path().join("x".repeat(256)).join("a")]
+        {
+            for mode in [Mode::Read, Mode::Append] {
+                assert_configuration(&open(&path, mode).unwrap_err(), &path, "more than 255 bytes");
+            }
         }
     }
 

@@ -8,6 +8,7 @@ mod name;
 mod output;
 mod problem;
 mod rotation;
+mod runs;
 mod syncing;
 mod targets;
 mod torn;

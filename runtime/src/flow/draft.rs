@@ -2,10 +2,12 @@
 
 use std::{collections::HashSet, sync::Arc};
 
+use tremor_pdk::names_credentials;
+
 use super::{
     Component, Diagnostic, Environment, Error, Flow, Kind, Limits, Resolver, check,
     diagnostic::Report,
-    graph, modes, pairs,
+    framing, graph, modes, pairs,
     source::{Source, Span},
     spec, warn,
     yaml::{self, Parsed, Problem},
@@ -36,11 +38,13 @@ impl Draft {
             return Err(empty.help("a flow has at least `connectors:` and `links:`").into());
         };
         let draft = spec::read(&root, source.path(), &mut report);
-        for Problem { scalar, diagnostic } in problems {
+        for Problem { scalar, diagnostic, missing } in problems {
             // A reference where references are not permitted was already reported, so an error within such a reference
             // is not reported again.
             if !report.points_at(scalar) {
-                report.push(diagnostic);
+                let is_secret = || root.is_below(scalar, &names_credentials);
+                let help = missing.map(|(secret, open)| if is_secret() { secret } else { open });
+                report.push(diagnostic.maybe_help(help));
             }
         }
         let graph = graph::build(&draft, &mut report);
@@ -51,6 +55,7 @@ impl Draft {
             warn::warn(&flow, &mut report);
             modes::check(&flow, &mut report);
             pairs::check(&flow, &mut report);
+            framing::check(&flow, &mut report);
         }
         Ok(Self { flow, report, faulty, loose })
     }

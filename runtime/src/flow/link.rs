@@ -122,7 +122,7 @@ fn parse_end(text: &str, start: usize) -> Result<Part<'_>, LinkError> {
         Some((name, port)) => (name, Some(port)),
         None => (text, None),
     };
-    if name.contains('>') || name.contains(char::is_whitespace) {
+    if text.contains('>') || text.contains(char::is_whitespace) {
         return Err(fail(format!("expected `->` between names, found {}", quote(text)), FORM));
     }
     if !name::is_valid(name) {
@@ -177,6 +177,12 @@ mod tests {
     }
 
     #[test]
+    fn broken_arrow_behind_a_port_is_reported_as_such() {
+        let error = parse("a/b - > c", |_, _| Span::START).expect_err("a broken arrow");
+        assert_eq!(error.message, "expected `->` between names, found `a/b - > c`");
+    }
+
+    #[test]
     fn errors_point_into_the_text() {
         assert_eq!(error("a"), (0, 1));
         assert_eq!(error("a -> "), (5, 0));
@@ -184,6 +190,7 @@ mod tests {
         assert_eq!(error("a -> -> b"), (5, 0));
         assert_eq!(error("a -> b c"), (5, 3));
         assert_eq!(error("a => b"), (0, 6));
+        assert_eq!(error("a/b - > c"), (0, 9));
         assert_eq!(error("a -> b/"), (5, 2));
         assert_eq!(error("a -> b/c/d"), (5, 5));
         assert_eq!(error("a -> 1b"), (5, 2));

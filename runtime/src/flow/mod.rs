@@ -30,6 +30,7 @@
 mod check;
 mod diagnostic;
 mod draft;
+mod framing;
 mod graph;
 mod limits;
 mod link;

@@ -65,6 +65,7 @@ fn unresolved_reference_fails_run_and_warns_in_check() {
     type: file
     codec: json
     config: { path: \"a ${file:none}\", mode: write }
+    postprocessors: [lines]
 links: [ticks -> out]";
     let parts = [
         "flow.yaml:2:53: ",

@@ -184,4 +184,19 @@ struct Sender {
     topic: tremor_pdk::template::Template,
     headers: std::collections::BTreeMap<String, String>,
     other: String,
+    missing: Option<Missing>,
+    #[schemars(extend("pattern" = "^.+:[0-9]+$"))]
+    to: Option<String>,
+}
+
+#[derive(JsonSchema)]
+#[allow(dead_code)]
+#[serde(rename_all = "lowercase")]
+enum Missing {
+    /// The event passes.
+    Skip,
+    /// The event fails.
+    Err,
+    /// The event gets these fields.
+    Default(std::collections::BTreeMap<String, String>),
 }

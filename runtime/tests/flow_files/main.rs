@@ -71,6 +71,7 @@ const BEYOND_A_SCHEMA: &[&str] = &[
     "dangling_link",
     "duplicated_link",
     "err_of_nothing",
+    "nothing_that_follows_from_a_typo_in_a_link",
     "overflow_not_linked",
     "queues_in_one_folder",
 ];

@@ -4,7 +4,13 @@ use std::{path::Path, sync::Arc};
 
 use tremor_pdk::{Error, Result, prelude::*, template::Template};
 
-use crate::compression::{Compression, Format};
+use crate::{
+    compression::{Compression, Format},
+    open::TOO_LONG,
+};
+
+/// Maximum bytes of the name of a folder or a file.
+pub(crate) const NAME_MAX: usize = 255;
 
 /// Text that stands for a field or a time where only the fixed text of a template is checked.
 const FIELD: char = '\u{1}';
@@ -85,6 +91,12 @@ fn expect_names(path: &str) -> Result<()> {
                 "a folder or the file has no name; remove a `/`, or add a name",
             ));
         }
+        let fixed = name.len() - name.matches(FIELD).count();
+        if fixed > NAME_MAX {
+            return Err(Error::configuration(format_args!(
+                "a name has {fixed} bytes without its fields, expected at most {NAME_MAX}; shorten it"
+            )));
+        }
         if name == "." || name == ".." {
             return Err(Error::configuration(format_args!(
                 "expected no `{name}` after the first field"
@@ -105,6 +117,9 @@ impl ByEvent {
         let problem = match std::fs::metadata(&self.base) {
             Ok(metadata) if metadata.is_dir() => return Ok(()),
             Ok(_) => "it is not a folder; correct `path`".to_owned(),
+            Err(error) if error.kind() == std::io::ErrorKind::InvalidFilename => {
+                TOO_LONG.to_owned()
+            }
             Err(error) => format!("{error}; create the folder, or correct `path`"),
         };
         let folder = self.base.display();
@@ -168,6 +183,11 @@ mod tests {
         }
     }
 
+    /// Returns a path whose last name has 256 bytes besides its fields.
+    fn long(start: &str) -> String {
+        format!("{start}{}", "x".repeat(256))
+    }
+
     #[test]
     fn template_that_can_leave_its_folder_is_rejected() {
         for (path, expected) in [
@@ -190,6 +210,12 @@ mod tests {
             ("l/{host:-a}/{:+%F:-a//b}", "gets the defaults: a folder or the file has no name"),
             ("l/{host:-unknown/{:+%F}.log", "expected `}` before this `{`"),
             ("l/{host}/{:+YYYY}.log", "has no `%`"),
+            (&long("l/{host}/"), "a name has 256 bytes without its fields, expected at most 255"),
+            (&long("l/{host}"), "a name has 256 bytes without its fields"),
+            (
+                &format!("l/{{host:-{}}}", "x".repeat(256)),
+                "gets the defaults: a name has 256 bytes",
+            ),
         ] {
             let error = parse(path).unwrap_err().to_string();
             assert!(error.contains(expected), "{path}: {error}");

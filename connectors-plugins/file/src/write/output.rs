@@ -3,7 +3,7 @@
 use std::{
     fmt,
     fs::File,
-    io::{self, IoSlice, Write},
+    io::{self, Write},
     ops::Range,
     os::unix::fs::FileTypeExt,
     path::Path,
@@ -20,6 +20,7 @@ use super::{
     location::Location,
     problem::SharedProblem,
     rotation::Rotation,
+    runs::{Stopped, length_of, write_runs},
     syncing::{Due, Syncing, sync_data},
     torn,
 };
@@ -389,86 +390,4 @@ pub(super) fn no_message_end(path: &dyn fmt::Display, message_end: &[u8]) -> Err
          they have none: incomplete messages then stay in the file)",
         String::from_utf8_lossy(message_end)
     ))
-}
-
-/// A write that stopped before its end.
-#[derive(Debug)]
-struct Stopped {
-    /// Bytes that were written before the error.
-    written: u64,
-    error: io::Error,
-}
-
-fn length_of(runs: &[Range<usize>]) -> u64 {
-    runs.iter().map(|run| run.len() as u64).sum()
-}
-
-fn write_runs(mut out: impl Write, bytes: &[u8], runs: &[Range<usize>]) -> Result<(), Stopped> {
-    let mut slices: Vec<_> = runs.iter().map(|run| IoSlice::new(&bytes[run.clone()])).collect();
-    let mut rest = &mut slices[..];
-    let mut written = 0;
-    while !rest.is_empty() {
-        match out.write_vectored(rest) {
-            Ok(0) => return Err(Stopped { written, error: io::ErrorKind::WriteZero.into() }),
-            Ok(count) => {
-                written += count as u64;
-                IoSlice::advance_slices(&mut rest, count);
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(Stopped { written, error }),
-        }
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use std::io::{self, Write};
-
-    use tremor_pdk::{Batch, raw_runs};
-
-    use super::write_runs;
-
-    /// A writer that accepts `space` bytes, at most three in one call, and is full after that.
-    struct Disk {
-        space: usize,
-        content: Vec<u8>,
-    }
-
-    impl Write for Disk {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            let count = bytes.len().min(3).min(self.space - self.content.len());
-            if count == 0 {
-                return Err(io::ErrorKind::StorageFull.into());
-            }
-            self.content.extend(&bytes[..count]);
-            Ok(count)
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    #[test]
-    fn partial_writes_continue_until_the_disk_is_full() {
-        let mut thinned = Batch::new();
-        ["one\n", "gone", "three\n", "four\n"]
-            .iter()
-            .for_each(|message| thinned.push_message(message.as_bytes()));
-        thinned.retain(|event| event.raw() != Some(b"gone"));
-        let thinned = thinned.into();
-        let runs = raw_runs(&thinned);
-        assert_eq!(runs.len(), 2);
-
-        let mut disk = Disk { space: 100, content: Vec::new() };
-        write_runs(&mut disk, thinned.bytes(), &runs).unwrap();
-        assert_eq!(disk.content, b"one\nthree\nfour\n");
-
-        let mut disk = Disk { space: 12, content: Vec::new() };
-        let stopped = write_runs(&mut disk, thinned.bytes(), &runs).unwrap_err();
-        assert_eq!(disk.content, b"one\nthree\nfo");
-        assert_eq!(stopped.error.kind(), io::ErrorKind::StorageFull);
-        assert_eq!(stopped.written, 12);
-    }
 }

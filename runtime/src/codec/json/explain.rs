@@ -42,17 +42,50 @@ fn unexpected(error: &ErrorType, message: &[u8], at: usize) -> Error {
         ErrorType::ExpectedObjectContent => "expected `,`, `}` or a key",
         ErrorType::ExpectedObjectKey => "expected a key",
         ErrorType::ExpectedObjectColon => "expected `:`",
-        ErrorType::ExpectedNull => "expected `null`",
-        ErrorType::ExpectedTrue => "expected `true`",
-        ErrorType::ExpectedFalse => "expected `false`",
+        // Text that begins with `n`, `t` or `f`.
+        ErrorType::ExpectedNull | ErrorType::ExpectedTrue | ErrorType::ExpectedFalse => {
+            return no_value(message, at);
+        }
         _ => return judged(message).unwrap_or_else(|| end(message)),
     };
-    let found = match message[at] {
-        byte if byte.is_ascii_graphic() => format!("`{}`", char::from(byte)),
-        byte => format!("byte 0x{byte:02x}"),
-    };
-    Error::bad_data_at(at, format!("{expected}, found {found}"))
+    Error::bad_data_at(at, format!("{expected}, found {}", found(message, at)))
 }
+
+/// Returns a description of the byte at `at`.
+fn found(message: &[u8], at: usize) -> String {
+    match message.get(at) {
+        Some(byte) if byte.is_ascii_graphic() => format!("`{}`", char::from(*byte)),
+        Some(byte) => format!("byte 0x{byte:02x}"),
+        None => "the end".to_owned(),
+    }
+}
+
+/// Maximum number of bytes of a word in an error.
+const WORD: usize = 16;
+
+/// Returns the error for text at `at` with which no value begins, such as a word without quotation marks.
+fn no_value(message: &[u8], at: usize) -> Error {
+    let (before, rest) = message.split_at(at.min(message.len()));
+    let letters = rest.iter().take_while(|byte| byte.is_ascii_alphanumeric()).count();
+    let word = std::str::from_utf8(&rest[..letters.min(WORD)]).unwrap_or_default();
+    let shown = match letters {
+        0 => found(message, at),
+        1..=WORD => format!("`{word}`"),
+        _ => format!("`{word}…`"),
+    };
+    let error = Error::bad_data_at(at, format!("expected a JSON value, found {shown}"));
+    if ["true", "false", "null", "none"].iter().any(|known| word.eq_ignore_ascii_case(known)) {
+        error.with_remedy(LITERALS)
+    } else if letters > 0 && before.trim_ascii().is_empty() {
+        error.with_remedy(NO_JSON)
+    } else {
+        error
+    }
+}
+
+const LITERALS: &str = "JSON writes `true`, `false` and `null` in lower case";
+const NO_JSON: &str =
+    "the message is not JSON: set the `codec` of its format, such as `string` for text";
 
 /// Returns the error that a slower parser reports. Used if the error of the fast parser has no position.
 fn judged(message: &[u8]) -> Option<Error> {
@@ -62,6 +95,10 @@ fn judged(message: &[u8]) -> Option<Error> {
     let at = (before + error.column().saturating_sub(1)).min(message.len());
     let text = error.to_string();
     let what = text.split(" at line ").next().unwrap_or_default();
+    if what == VALUE || what == WORD_OF_VALUE {
+        let word = message[..at].iter().rev().take_while(|byte| byte.is_ascii_alphabetic()).count();
+        return Some(no_value(message, at - word));
+    }
     let error = Error::bad_data_at(at, what);
     let blanks = message[..at].len() - message[..at].trim_ascii_end().len();
     if what == TRAILING && message[at - blanks..at].contains(&b'\n') {
@@ -72,6 +109,10 @@ fn judged(message: &[u8]) -> Option<Error> {
 
 /// Error text of the slower parser if the message contains a second value.
 const TRAILING: &str = "trailing characters";
+/// Error text of the slower parser if no value begins at the position.
+const VALUE: &str = "expected value";
+/// Error text of the slower parser if a word begins like `true`, `false` or `null`. The position is within the word.
+const WORD_OF_VALUE: &str = "expected ident";
 const SEVERAL_LINES: &str = "the message has several lines: if each is a message, add `lines` to \
     `preprocessors`";
 

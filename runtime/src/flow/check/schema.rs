@@ -227,6 +227,15 @@ impl Complaint<'_> {
             report.push(self.wrong(choice.pointer, &expected, &found, report).maybe_help(near));
             return;
         }
+        if let Some(mixed) = words::mixed(context, pointer) {
+            let found = self.config.describe(pointer);
+            let others = mixed.others.iter();
+            let others = others.map(|error| words::alternative(error, self.enclosing(error)));
+            let constants = mixed.constants.iter().map(|value| words::value(value));
+            let expected = words::one_of_texts(constants.chain(others).collect());
+            report.push(self.wrong(pointer, &expected, &found, report));
+            return;
+        }
         if let Some(types) = words::types(context, pointer) {
             let found = self.config.describe(pointer);
             let (expected, help) = words::expected_type(&types, error.instance());

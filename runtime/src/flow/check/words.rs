@@ -44,10 +44,10 @@ pub(super) fn expected(kind: &Kind, found: &Value) -> (String, Option<String>) {
     (text, None)
 }
 
-/// Returns the description of a time or a size and advice on how to write it, if `schema` is the schema of a time or a
-/// size.
+/// Returns the description of a time, a size or an address and advice on how to write it, if `schema` is the schema of
+/// one of these.
 ///
-/// The texts are the same as those for the runtime's own keys.
+/// The texts for times and sizes are the same as those for the runtime's own keys.
 pub fn with_unit(schema: &Value) -> Option<(String, &'static str)> {
     match schema.get("pattern")?.as_str()? {
         "^[0-9]+ *(ms|s|m|h)$" => {
@@ -58,6 +58,10 @@ pub fn with_unit(schema: &Value) -> Option<(String, &'static str)> {
             let help = "write a whole number, 1 or more, alone or with `KiB`, `MiB` or `GiB`";
             let most = schema.get("maximum").map(|most| format!(" from 1 to {most}"));
             Some((format!("a number of bytes{}", most.unwrap_or_default()), help))
+        }
+        "^.+:[0-9]+$" => {
+            let help = "write `HOST:PORT`, such as `0.0.0.0:9000`, `[::1]:9000` or `logs.example.com:9000`";
+            Some(("an address with its port".to_owned(), help))
         }
         _ => None,
     }
@@ -72,6 +76,20 @@ fn types_of(kind: &TypeKind) -> Vec<JsonType> {
     match kind {
         TypeKind::Single(single) => vec![*single],
         TypeKind::Multiple(several) => several.iter().collect(),
+    }
+}
+
+/// Returns the description of the type that an alternative expects. `schema` is the schema of the alternative.
+pub(super) fn alternative(error: &ValidationError<'_>, schema: Option<&Value>) -> String {
+    let Kind::Type { kind } = error.kind() else { return "another value".to_owned() };
+    let types = types_in_words(&types_of(kind));
+    let required = schema.and_then(|schema| schema.get("required")?.as_array());
+    let keys: Vec<_> =
+        required.into_iter().flatten().filter_map(Value::as_str).map(quote).collect();
+    match keys.as_slice() {
+        [] => types,
+        [key] => format!("{types} with the key {key}"),
+        keys => format!("{types} with the keys {}", keys.join(" and ")),
     }
 }
 
@@ -121,7 +139,11 @@ fn wrong_type_help(types: &[JsonType], found: &Value) -> Option<String> {
 
 /// Returns the values as "`a`, `b` or `c`", with "one of" before them if there are several.
 pub(super) fn one_of(values: &[&Value]) -> String {
-    let mut shown: Vec<_> = values.iter().map(|one| value(one)).collect();
+    one_of_texts(values.iter().map(|one| value(one)).collect())
+}
+
+/// Returns the texts in the form of [`one_of`].
+pub(super) fn one_of_texts(mut shown: Vec<String>) -> String {
     shown.sort_unstable();
     shown.dedup();
     match shown.as_slice() {
@@ -131,7 +153,8 @@ pub(super) fn one_of(values: &[&Value]) -> String {
     }
 }
 
-fn value(value: &Value) -> String {
+/// Returns a value as messages show it.
+pub(super) fn value(value: &Value) -> String {
     match value {
         Value::String(text) => quote(text),
         other => quote(&other.to_string()),
@@ -152,14 +175,9 @@ pub(super) struct Choice<'e> {
 pub(super) fn choice<'e>(alternatives: &'e [Vec<ValidationError<'static>>]) -> Option<Choice<'e>> {
     let mut choice: Option<Choice<'e>> = None;
     for errors in alternatives {
-        let tag = errors.iter().find_map(|error| {
-            let values: Vec<&Value> = match error.kind() {
-                Kind::Constant { expected_value } => vec![expected_value],
-                Kind::Enum { options } => options.as_array()?.iter().collect(),
-                _ => return None,
-            };
-            Some((error.instance_path().as_str(), values))
-        });
+        let tag = errors
+            .iter()
+            .find_map(|error| Some((error.instance_path().as_str(), constants(error)?)));
         let Some((pointer, values)) = tag else {
             if is_null(errors) {
                 continue;
@@ -173,6 +191,39 @@ pub(super) fn choice<'e>(alternatives: &'e [Vec<ValidationError<'static>>]) -> O
         choice.values.extend(values);
     }
     choice
+}
+
+/// Returns the constants that the keyword expected, if it expects constants.
+fn constants<'e>(error: &'e ValidationError<'static>) -> Option<Vec<&'e Value>> {
+    match error.kind() {
+        Kind::Constant { expected_value } => Some(vec![expected_value]),
+        Kind::Enum { options } => Some(options.as_array()?.iter().collect()),
+        _ => None,
+    }
+}
+
+/// Alternatives of which some are constants and the others are maps or lists.
+pub(super) struct Mixed<'e> {
+    pub(super) constants: Vec<&'e Value>,
+    /// Errors of the alternatives of another type than the value.
+    pub(super) others: Vec<&'e ValidationError<'static>>,
+}
+
+/// Recognises alternatives that all fail because the value at `pointer` is none of the constants that some of them
+/// expect, and has not the type that the others expect.
+pub(super) fn mixed<'e>(
+    alternatives: &'e [Vec<ValidationError<'static>>],
+    pointer: &str,
+) -> Option<Mixed<'e>> {
+    let mut mixed = Mixed { constants: Vec::new(), others: Vec::new() };
+    for errors in alternatives.iter().filter(|errors| !is_null(errors)) {
+        let own = || errors.iter().filter(|error| error.instance_path().as_str() == pointer);
+        match own().find_map(constants) {
+            Some(constants) => mixed.constants.extend(constants),
+            None => mixed.others.push(own().find(|it| matches!(it.kind(), Kind::Type { .. }))?),
+        }
+    }
+    (!mixed.constants.is_empty() && !mixed.others.is_empty()).then_some(mixed)
 }
 
 /// Returns the errors of the alternative that was probably meant: the only alternative for which the value at `pointer`

@@ -191,7 +191,7 @@ impl Builder<'_> {
                 Target::Connector(index) => vec![self.node(Role::Source, index)],
                 Target::Pipeline(index) => vec![self.node(Role::Pipeline, index)],
             };
-            if sides.is_empty() && !self.may_be_linked(&link.from.name, links) {
+            if sides.is_empty() && !self.may_be_linked(links) {
                 let name = quote(&link.from.name);
                 report.push(
                     report
@@ -222,12 +222,10 @@ impl Builder<'_> {
         edges
     }
 
-    /// Returns whether a connector may have sides that are not known, because some link could not be understood.
-    fn may_be_linked(&self, name: &str, links: &[Resolved<'_>]) -> bool {
-        let is_named = |link: &&Link| link.from.name == *name || link.to.name == *name;
-        let is_resolved = |link: &Link| links.iter().any(|it| std::ptr::eq(it.link, link));
-        let mut naming = self.spec.links.iter().filter(is_named);
-        self.draft.has_faulty_links || naming.any(|link| !is_resolved(link))
+    /// Returns whether connectors may have sides that are not known, because some link could not be understood. A
+    /// misspelt name may be that of any connector.
+    fn may_be_linked(&self, links: &[Resolved<'_>]) -> bool {
+        self.draft.has_faulty_links || links.len() < self.spec.links.len()
     }
 
     fn target_node(&mut self, target: Target) -> usize {

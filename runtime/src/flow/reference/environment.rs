@@ -8,6 +8,8 @@ use std::{
     path::Path,
 };
 
+use tremor_pdk::names_credentials;
+
 use super::{
     super::{diagnostic::Severity, suggest::quote},
     To,
@@ -73,11 +75,17 @@ impl<'v> Environment<'v> {
                 severity: Severity::Error,
                 message: format!("the value of the variable {} is not UTF-8", quote(name)),
                 help: "set it to text in UTF-8; encode other bytes with `base64`".to_owned(),
+                open_help: None,
             }),
             (None, _) => Err(Missing {
                 severity: self.missing,
                 message: format!("the variable {} is not set", quote(name)),
-                help: format!("set it, or write a default: `${{env:{name}:-…}}`"),
+                help:
+                    "set it where the flow runs, or write `${file:PATH}` for a file with the value"
+                        .to_owned(),
+                // The default of a secret would be a secret in the flow file.
+                open_help: (!names_credentials(name))
+                    .then(|| format!("set it, or write a default: `${{env:{name}:-…}}`")),
             }),
         }
     }
@@ -88,6 +96,7 @@ impl<'v> Environment<'v> {
             severity: self.missing,
             message: format!("{shown}: cannot read the file: {why}"),
             help: "a relative path is resolved against the folder of the flow file".to_owned(),
+            open_help: None,
         };
         // Opening a named pipe would wait for another process.
         match fs::metadata(path) {
@@ -106,6 +115,7 @@ impl<'v> Environment<'v> {
             severity: Severity::Error,
             message: format!("{shown}: {message}"),
             help: help.to_owned(),
+            open_help: None,
         };
         if bytes.len() as u64 > FILE {
             let message = format!("the file is larger than {FILE} bytes, the limit for a value");
@@ -132,6 +142,8 @@ pub(crate) struct Missing {
     pub(crate) severity: Severity,
     pub(crate) message: String,
     pub(crate) help: String,
+    /// Help in place of `help` for a value that is not a secret.
+    pub(crate) open_help: Option<String>,
 }
 
 #[cfg(test)]

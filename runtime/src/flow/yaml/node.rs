@@ -96,6 +96,22 @@ impl Node {
         }
     }
 
+    /// Returns whether a key on the path to the value at the location `at` fulfils `condition`.
+    pub(crate) fn is_below(&self, at: Span, condition: &impl Fn(&str) -> bool) -> bool {
+        self.has_value_at(at, false, condition)
+    }
+
+    fn has_value_at(&self, at: Span, fulfilled: bool, condition: &impl Fn(&str) -> bool) -> bool {
+        match &self.data {
+            Data::List(items) => items.iter().any(|it| it.has_value_at(at, fulfilled, condition)),
+            Data::Map(entries) => entries.iter().any(|entry| {
+                let fulfilled = fulfilled || condition(&entry.key);
+                entry.value.has_value_at(at, fulfilled, condition)
+            }),
+            _ => fulfilled && self.at == at,
+        }
+    }
+
     /// Returns the value without locations, with the keys in the order of the file. If a key is repeated, its last
     /// value is used.
     pub(crate) fn to_value(&self) -> tremor_pdk::Value<'static> {

@@ -34,7 +34,10 @@ const MAX_LOCATED: usize = 50;
 pub(crate) struct Problem {
     /// Location of the whole scalar.
     pub(crate) scalar: Span,
+    /// The message, without help if the help depends on the key of the scalar.
     pub(crate) diagnostic: Diagnostic,
+    /// Help for a missing value: for a secret, and for any other value.
+    pub(crate) missing: Option<(String, String)>,
 }
 
 /// Replaces the references of a file by their values.
@@ -103,11 +106,18 @@ impl<'s> References<'s> {
                         To::Variable { .. } => {}
                     }
                 }
-                Err(Missing { severity, message, help }) => {
+                Err(Missing { severity, message, help, open_help }) => {
                     let at = self.span(scalar, reference.at, reference.written.chars().count());
                     let diagnostic =
                         Diagnostic::new(severity, Arc::clone(self.source), at, message);
-                    self.problem(scalar, diagnostic.help(help));
+                    match open_help {
+                        None => self.problem(scalar, diagnostic.help(help)),
+                        Some(open) => self.problems.push(Problem {
+                            scalar: scalar.at,
+                            diagnostic,
+                            missing: Some((help, open)),
+                        }),
+                    }
                     is_known = false;
                 }
             }
@@ -148,7 +158,7 @@ impl<'s> References<'s> {
     }
 
     fn problem(&mut self, scalar: &Scalar<'_>, diagnostic: Diagnostic) {
-        self.problems.push(Problem { scalar: scalar.at, diagnostic });
+        self.problems.push(Problem { scalar: scalar.at, diagnostic, missing: None });
     }
 }
 

@@ -22,9 +22,10 @@ const SYNCING_THREADS: usize = 8;
 const MANY_FILES: usize = 32;
 
 /// Limits of a delivery. Each delivery costs two system calls for each of its files, so it should have several events
-/// for each file even if there are a thousand hosts.
-const MAX_EVENTS: usize = 8_192;
-const MAX_BYTES: usize = 2 << 20;
+/// for each file even if there are a thousand hosts. Larger deliveries would need more memory than the runtime keeps for
+/// the next ones.
+const MAX_EVENTS: usize = 16_384;
+const MAX_BYTES: usize = 4 << 20;
 const LINGER: Duration = Duration::from_millis(50);
 
 impl Targets {

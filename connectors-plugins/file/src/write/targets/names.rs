@@ -8,12 +8,10 @@ use tremor_pdk::{
 };
 
 use crate::{
-    config::ByEvent,
+    config::{ByEvent, NAME_MAX},
     write::rotation::{STAMP_BYTES, TORN, is_aside},
 };
 
-/// Maximum bytes of a component of a path.
-const NAME_MAX: usize = 255;
 /// Maximum bytes of a path, the terminator included.
 const PATH_MAX: usize = 4_096;
 /// Maximum characters of a value in a message.

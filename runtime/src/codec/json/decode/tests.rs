@@ -1,3 +1,5 @@
+mod errors;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -64,57 +66,11 @@ fn containers_nest_and_keep_their_order() {
 }
 
 #[test]
-fn invalid_json_is_rejected_with_its_position() {
-    for (message, expected) in [
-        ("", "empty message, expected a JSON value at byte 0"),
-        (" \n", "blank message, expected a JSON value at byte 0"),
-        ("\0", "expected value at byte 0"),
-        ("1\0", "the number 1 is not valid at byte 0"),
-        ("nul", "expected `null`, found `n` at byte 0"),
-        ("True", "expected value at byte 0"),
-        ("[1,]", "expected value at byte 3"),
-        ("[,1]", "expected value at byte 1"),
-        ("[1 2]", "expected `,` or `]`, found `2` at byte 3"),
-        ("[1", "the message ends within a value at byte 2"),
-        ("{\"a\":1", "the message ends within a value at byte 6"),
-        ("[1}", "expected `,` or `]`, found `}` at byte 2"),
-        ("{\"a\" 1}", "expected `:`, found `1` at byte 5"),
-        ("{\"a\":}", "expected value at byte 5"),
-        ("{\"a\":1,}", "expected a key, found `}` at byte 7"),
-        ("{1:1}", "expected `,`, `}` or a key, found `1` at byte 1"),
-        ("{'a':1}", "expected `,`, `}` or a key, found `'` at byte 1"),
-        ("{\"a\":1 \"b\":2}", "expected `,`, `}` or a key, found `\"` at byte 7"),
-        ("[1] x", "trailing characters at byte 4"),
-        ("1 2", "trailing characters at byte 2"),
-        ("\"a", "unterminated string at byte 0"),
-        ("[\"a\", \"b]", "unterminated string at byte 6"),
-        ("[\"a\nb\"]", "unescaped control character 0x0a in a string at byte 3"),
-        ("[\"\0\"]", "unescaped control character 0x00 in a string at byte 2"),
-        ("/**/1", "expected value at byte 0"),
-        ("\u{feff}x", "expected value at byte 3"),
-        ("\u{feff}\u{feff}1", "expected value at byte 0"),
-        ("1\u{feff}", "the number 1 is not valid at byte 0"),
-    ] {
-        reject(message, expected);
-    }
-}
-
-#[test]
 fn utf8_signature_is_not_part_of_the_message() {
     accept("\u{feff}{\"a\":1}", "{\"a\":1}");
     accept("\u{feff}[\"\\n\"]", "[\"\\n\"]");
     // Within a text, the code point is an ordinary character.
     accept("\"\u{feff}\"", "\"\u{feff}\"");
-}
-
-#[test]
-fn several_lines_in_one_message_name_the_missing_preprocessor() {
-    let message = "{\"a\":1}\n{\"a\":2}";
-    reject(
-        message,
-        "trailing characters at byte 8; the message has several lines: if each is a message, add \
-         `lines` to `preprocessors`",
-    );
 }
 
 #[test]
@@ -204,7 +160,7 @@ fn inexact_numbers_keep_their_text() {
 
 #[test]
 fn errors_behind_inexact_numbers_are_reported() {
-    reject("[1e400,]", "expected value at byte 7");
+    reject("[1e400,]", "expected a JSON value, found `]` at byte 7");
     reject("[1e400,01]", "the number 01 is not valid at byte 7");
     reject("[18446744073709551616", "the message ends within a value at byte 21");
 }
