@@ -323,3 +323,26 @@ fn read_error_is_repeated_and_is_not_damage() {
     assert!(log.opened.damage.is_empty());
     assert_eq!(log.read_all().len(), 3);
 }
+
+#[test]
+fn failed_preparation_of_a_segment_is_a_state() {
+    let mut shown = 0;
+    for seed in 1..40 {
+        let disk = SimDisk::new(seed);
+        let mut log = Stepped::open(&disk, 30).unwrap();
+        for id in 1..40 {
+            let durable =
+                |log: &Stepped| log.shared.lock().live.values().next_back().map(|it| it.last);
+            let before = durable(&log);
+            log.append(numbered(id, 3000), |_| ());
+            disk.fail_one_in(4);
+            log.committer.step();
+            let is_committed = durable(&log) != before;
+            shown += u32::from(is_committed && log.shared.lock().failure.is_some());
+            disk.fail_one_in(0);
+            assert_eq!(run(&mut log), Progress::Idle);
+            assert_eq!(log.shared.lock().failure, None);
+        }
+    }
+    assert!(shown > 0);
+}
