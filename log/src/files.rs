@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::disk::{Disk, DiskFile, Open};
-use crate::error::{DeviceError, at};
+use crate::error::{DeviceError, InUse, OpenError, at};
 
 const SEGMENT: &str = ".segment";
 /// Ending of the names of files that are not complete yet. Opening removes them.
@@ -15,11 +15,23 @@ const UNFINISHED: &str = ".new";
 pub(crate) struct Files {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) dir: PathBuf,
+    /// `true` if files that exist are opened for reading only.
+    pub(crate) is_read_only: bool,
 }
 
 impl Files {
     pub(crate) fn lock(&self) -> PathBuf {
         self.dir.join("lock")
+    }
+
+    /// Locks the folder until the returned file is dropped.
+    pub(crate) fn acquire(&self) -> Result<Arc<dyn DiskFile>, OpenError> {
+        let path = self.lock();
+        let lock = self.disk.lock(&path).map_err(at("lock", &path))?;
+        lock.ok_or_else(|| {
+            let holder = self.disk.holder(&path).ok().flatten();
+            OpenError::InUse(InUse { path: self.dir.clone(), holder })
+        })
     }
 
     pub(crate) fn identity(&self) -> PathBuf {
@@ -61,7 +73,11 @@ impl Files {
 
     pub(crate) fn open(&self, path: &Path, open: Open) -> Result<Arc<dyn DiskFile>, DeviceError> {
         let action = if open == Open::Empty { "create" } else { "open" };
-        self.disk.open(path, open).map_err(at(action, path))
+        let file = match open {
+            Open::Existing if self.is_read_only => self.disk.open_to_read(path),
+            _ => self.disk.open(path, open),
+        };
+        file.map_err(at(action, path))
     }
 
     pub(crate) fn remove(&self, path: &Path) -> Result<(), DeviceError> {

@@ -152,7 +152,7 @@ fn second_opener_and_other_owner_change_nothing() {
     let disk = SimDisk::new(1);
     let log = Stepped::open(&disk, 4).unwrap();
     let before = disk.digest();
-    assert!(error(&disk, "tests").starts_with("cannot open the log /var/log: it is in use; "));
+    assert!(error(&disk, "tests").starts_with("cannot open the log /var/log: it is in use by "));
     drop(log);
     let message =
         "cannot open the log /var/log for `other`: it belongs to `tests`; set another folder";
