@@ -104,13 +104,13 @@ impl std::error::Error for InUse {}
 /// The reason why a log was not inspected.
 #[derive(Debug, thiserror::Error)]
 pub enum InspectError {
-    /// There is no such folder.
+    /// The folder does not exist.
     #[error("cannot inspect the log {}: there is no such folder; name the folder of a log", .0.display())]
     NotFound(PathBuf),
     /// The folder contains no log.
     #[error("cannot inspect {}: the folder contains no log; name the folder of a log", .0.display())]
     NotALog(PathBuf),
-    /// Another process has changed the files faster than they could be read.
+    /// The files were changed faster than they could be read.
     #[error("cannot inspect the log {}: its files change too fast; try again", .0.display())]
     Changing(PathBuf),
     /// A newer program wrote the log.
@@ -133,7 +133,7 @@ pub enum InspectError {
 /// The reason why a log was not repaired.
 #[derive(Debug, thiserror::Error)]
 pub enum RepairError {
-    /// There is no log, or a newer program wrote it.
+    /// The folder contains no log, or that of a newer program.
     #[error(transparent)]
     Inspect(#[from] InspectError),
     /// The log is open.

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use crate::disk::{Disk, DiskFile, Open};
 use crate::error::{DeviceError, InUse, OpenError, at};
 
+const IDENTITY: &str = "log";
+const POSITIONS: &str = "positions";
 const SEGMENT: &str = ".segment";
 /// Ending of the names of files that are not complete yet. Opening removes them.
 const UNFINISHED: &str = ".new";
@@ -35,11 +37,11 @@ impl Files {
     }
 
     pub(crate) fn identity(&self) -> PathBuf {
-        self.dir.join("log")
+        self.dir.join(IDENTITY)
     }
 
     pub(crate) fn positions(&self) -> PathBuf {
-        self.dir.join("positions")
+        self.dir.join(POSITIONS)
     }
 
     pub(crate) fn kept(&self) -> PathBuf {
@@ -61,8 +63,11 @@ impl Files {
         name.strip_suffix(SEGMENT)?.parse().ok()
     }
 
+    /// Returns whether this is the name of a file of the log that is not complete. Files of others may end with the same
+    /// letters.
     pub(crate) fn is_unfinished(name: &str) -> bool {
-        name.ends_with(UNFINISHED)
+        let is_own = |it: &str| it == IDENTITY || it == POSITIONS || Self::segment_id(it).is_some();
+        name.strip_suffix(UNFINISHED).is_some_and(is_own)
     }
 
     pub(crate) fn list(&self, dir: &Path) -> Result<Vec<String>, DeviceError> {

@@ -61,7 +61,7 @@ pub struct Inspection {
     pub settled: u64,
     /// The ranges of settled numbers above `settled`, ascending.
     pub settled_ranges: Vec<(u64, u64)>,
-    /// All files in the folder of the log, and in its folder `kept`.
+    /// Files in the folder of the log, and in its folder `kept`.
     pub files: Vec<LogFile>,
     /// Damage outside of the segments that [`Inspection::next_segment`] returns. Segments whose headers are both
     /// unreadable are here.

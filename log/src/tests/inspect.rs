@@ -203,7 +203,7 @@ fn newer_version_and_other_folders_are_refused() {
 fn files_have_roles_and_lengths() {
     let disk = SimDisk::new(1);
     let log = Stepped::open(&disk, SEGMENTS).unwrap();
-    for name in ["notes.txt", "log.new"] {
+    for name in ["notes.new", "log.new"] {
         disk.open(&Path::new(DIR).join(name), Open::Empty).unwrap();
     }
     disk.create_dir(&Path::new(DIR).join("rejected")).unwrap();
@@ -216,6 +216,10 @@ fn files_have_roles_and_lengths() {
     let bytes: u64 = inspection.files.iter().map(|it| it.len).sum();
     assert_eq!(bytes, disk.used() as u64);
     drop(log);
+    // Opening removes its own files only.
+    drop(Stepped::open(&disk, SEGMENTS).unwrap());
+    let names = disk.list(Path::new(DIR)).unwrap();
+    assert!(names.contains(&"notes.new".to_owned()) && !names.contains(&"log.new".to_owned()));
 }
 
 /// A disk on which a log makes steps while its files are read.
