@@ -7,7 +7,7 @@ use super::{
     diagnostic::Report,
     graph, modes, pairs,
     source::{Source, Span},
-    spec, warn,
+    spec, stored, warn,
     yaml::{self, Parsed, Problem},
 };
 
@@ -50,6 +50,7 @@ impl Draft {
             warn::warn(&flow, &mut report);
             modes::check(&flow, &mut report);
             pairs::check(&flow, &mut report);
+            stored::check(&flow, &mut report);
         }
         Ok(Self { flow, report, faulty, loose })
     }

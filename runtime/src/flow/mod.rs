@@ -42,6 +42,7 @@ mod reference;
 mod schema;
 mod source;
 mod spec;
+mod stored;
 mod suggest;
 mod warn;
 mod yaml;
