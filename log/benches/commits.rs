@@ -66,6 +66,9 @@ impl Disk for CountedDisk {
     fn lock(&self, path: &Path) -> io::Result<Option<Arc<dyn DiskFile>>> {
         self.disk.lock(path)
     }
+    fn holder(&self, path: &Path) -> io::Result<Option<u32>> {
+        self.disk.holder(path)
+    }
     fn random(&self) -> io::Result<u64> {
         self.disk.random()
     }

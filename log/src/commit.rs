@@ -129,7 +129,11 @@ impl Committer {
             self.reclaim();
             if self.pool.wants_more() {
                 match self.pool.prepare(FILL_IDLE) {
-                    Ok(_) => return Ok(Progress::Worked),
+                    Ok(_) => {
+                        // The disk works again.
+                        self.shared.lock().failure = None;
+                        return Ok(Progress::Worked);
+                    }
                     Err(error) if error.is_full() => {}
                     Err(error) => return Err(error),
                 }
@@ -144,9 +148,12 @@ impl Committer {
             self.write_positions()?;
             self.reclaim();
         }
-        if self.pool.wants_more() {
-            // An error here delays no commit: the next commit that needs a segment reports it.
-            let _ = self.pool.prepare(FILL_LEAST.max(2 * written));
+        if self.pool.wants_more()
+            && let Err(error) = self.pool.prepare(FILL_LEAST.max(2 * written))
+            && !error.is_full()
+        {
+            // No commit waits for this segment yet, so the commit counts as done, and the error is shown.
+            self.shared.lock().failure = Some(error.to_string());
         }
         Ok(Progress::Worked)
     }

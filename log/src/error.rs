@@ -1,5 +1,6 @@
 //! Errors, each with what failed, where, and what to do.
 
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -33,8 +34,8 @@ impl DeviceError {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The log is open already, in another process or in another part of this one.
-    #[error("cannot open the log {}: it is in use; stop the process that uses it, or set another folder", .0.display())]
-    InUse(PathBuf),
+    #[error(transparent)]
+    InUse(InUse),
     /// A newer program wrote the log.
     #[error(
         "cannot open the log: {} has version {version} of the format, but this program knows versions up to 1; \
@@ -67,6 +68,77 @@ pub enum OpenError {
         /// The values that are accepted.
         expected: String,
     },
+    /// The file system failed. The caller may try again.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+}
+
+/// A log that is open already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InUse {
+    /// The folder of the log.
+    pub path: PathBuf,
+    /// The process that uses the log, if the operating system names it.
+    pub holder: Option<u32>,
+}
+
+impl fmt::Display for InUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path.display();
+        match self.holder {
+            Some(holder) => write!(
+                f,
+                "cannot open the log {path}: it is in use by the process {holder}; stop this process, or set another \
+                 folder"
+            ),
+            None => write!(
+                f,
+                "cannot open the log {path}: it is in use; stop the process that uses it, or set another folder"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for InUse {}
+
+/// The reason why a log was not inspected.
+#[derive(Debug, thiserror::Error)]
+pub enum InspectError {
+    /// The folder does not exist.
+    #[error("cannot inspect the log {}: there is no such folder; name the folder of a log", .0.display())]
+    NotFound(PathBuf),
+    /// The folder contains no log.
+    #[error("cannot inspect {}: the folder contains no log; name the folder of a log", .0.display())]
+    NotALog(PathBuf),
+    /// The files were changed faster than they could be read.
+    #[error("cannot inspect the log {}: its files change too fast; try again", .0.display())]
+    Changing(PathBuf),
+    /// A newer program wrote the log.
+    #[error(
+        "cannot inspect the log: {} has version {version} of the format, but this program knows versions up to 1; \
+         use the newer program",
+        path.display()
+    )]
+    Newer {
+        /// The file with the newer version.
+        path: PathBuf,
+        /// The version of the format.
+        version: u16,
+    },
+    /// The file system failed. The caller may try again.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+}
+
+/// The reason why a log was not repaired.
+#[derive(Debug, thiserror::Error)]
+pub enum RepairError {
+    /// The folder contains no log, or that of a newer program.
+    #[error(transparent)]
+    Inspect(#[from] InspectError),
+    /// The log is open.
+    #[error(transparent)]
+    InUse(InUse),
     /// The file system failed. The caller may try again.
     #[error(transparent)]
     Device(#[from] DeviceError),

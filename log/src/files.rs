@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::disk::{Disk, DiskFile, Open};
-use crate::error::{DeviceError, at};
+use crate::error::{DeviceError, InUse, OpenError, at};
 
+const IDENTITY: &str = "log";
+const POSITIONS: &str = "positions";
 const SEGMENT: &str = ".segment";
 /// Ending of the names of files that are not complete yet. Opening removes them.
 const UNFINISHED: &str = ".new";
@@ -15,6 +17,8 @@ const UNFINISHED: &str = ".new";
 pub(crate) struct Files {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) dir: PathBuf,
+    /// `true` if files that exist are opened for reading only.
+    pub(crate) is_read_only: bool,
 }
 
 impl Files {
@@ -22,12 +26,22 @@ impl Files {
         self.dir.join("lock")
     }
 
+    /// Locks the folder until the returned file is dropped.
+    pub(crate) fn acquire(&self) -> Result<Arc<dyn DiskFile>, OpenError> {
+        let path = self.lock();
+        let lock = self.disk.lock(&path).map_err(at("lock", &path))?;
+        lock.ok_or_else(|| {
+            let holder = self.disk.holder(&path).ok().flatten();
+            OpenError::InUse(InUse { path: self.dir.clone(), holder })
+        })
+    }
+
     pub(crate) fn identity(&self) -> PathBuf {
-        self.dir.join("log")
+        self.dir.join(IDENTITY)
     }
 
     pub(crate) fn positions(&self) -> PathBuf {
-        self.dir.join("positions")
+        self.dir.join(POSITIONS)
     }
 
     pub(crate) fn kept(&self) -> PathBuf {
@@ -49,8 +63,11 @@ impl Files {
         name.strip_suffix(SEGMENT)?.parse().ok()
     }
 
+    /// Returns whether this is the name of a file of the log that is not complete. Files of others may end with the same
+    /// letters.
     pub(crate) fn is_unfinished(name: &str) -> bool {
-        name.ends_with(UNFINISHED)
+        let is_own = |it: &str| it == IDENTITY || it == POSITIONS || Self::segment_id(it).is_some();
+        name.strip_suffix(UNFINISHED).is_some_and(is_own)
     }
 
     pub(crate) fn list(&self, dir: &Path) -> Result<Vec<String>, DeviceError> {
@@ -61,7 +78,11 @@ impl Files {
 
     pub(crate) fn open(&self, path: &Path, open: Open) -> Result<Arc<dyn DiskFile>, DeviceError> {
         let action = if open == Open::Empty { "create" } else { "open" };
-        self.disk.open(path, open).map_err(at(action, path))
+        let file = match open {
+            Open::Existing if self.is_read_only => self.disk.open_to_read(path),
+            _ => self.disk.open(path, open),
+        };
+        file.map_err(at(action, path))
     }
 
     pub(crate) fn remove(&self, path: &Path) -> Result<(), DeviceError> {

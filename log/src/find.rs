@@ -8,6 +8,7 @@ use crate::error::{DeviceError, OpenError, at};
 use crate::files::Files;
 use crate::layout::{BLOCK, SHEET_HEADER, Sheet, put, read_sheet, seal, sheet, u32_at};
 use crate::positions;
+use crate::report::{Damage, DamageKind};
 use crate::segment::{Copies, Headers, SegmentHeader, read_headers};
 
 const MAGIC: [u8; 4] = *b"TRLI";
@@ -43,8 +44,17 @@ pub(crate) enum Identity {
     },
 }
 
+impl Unreadable {
+    pub(crate) fn damage(&self, files: &Files) -> Damage {
+        let (kind, path) = (DamageKind::Segment, files.segment(self.id));
+        Damage { kind, path, from: 0, to: self.len, records: 0, kept: None }
+    }
+}
+
 /// Contents of the folder of a log.
 pub(crate) struct Contents {
+    /// Name of the owner, if a copy of it is readable.
+    pub(crate) owner: Option<String>,
     pub(crate) identity: Identity,
     pub(crate) positions: positions::Found,
     pub(crate) segments: Vec<Segment>,
@@ -60,19 +70,35 @@ impl Contents {
             && self.segments.is_empty()
             && self.unreadable.is_empty()
     }
+
+    /// Returns the damage of the file that names the owner.
+    pub(crate) fn damage_of_identity(&self, files: &Files) -> Option<Damage> {
+        let (kind, path) = (DamageKind::Identity, files.identity());
+        let is_damaged = self.identity != Identity::Intact && !self.is_new();
+        is_damaged.then_some(Damage { kind, path, from: 0, to: 2 * BLOCK, records: 0, kept: None })
+    }
+
+    /// Returns the damage of the file with the settled positions.
+    pub(crate) fn damage_of_positions(&self, files: &Files) -> Option<Damage> {
+        let (kind, path) = (DamageKind::Positions, files.positions());
+        let is_lost = self.positions.is_missing() && !self.segments.is_empty();
+        let is_damaged = self.positions.unreadable > 0 || is_lost;
+        is_damaged.then_some(Damage { kind, path, from: 0, to: 0, records: 0, kept: None })
+    }
 }
 
-/// Reads everything but the records. Fails for a log of a newer version or of another owner.
-pub(crate) fn find(files: &Files, owner: &str) -> Result<Contents, OpenError> {
+/// Reads everything but the records. Fails for a log of a newer version.
+pub(crate) fn find(files: &Files) -> Result<Contents, OpenError> {
     let names = files.list(&files.dir)?;
     let has =
         |path: PathBuf| path.file_name().is_some_and(|name| names.iter().any(|it| **it == *name));
-    let identity = find_identity(files, owner, has(files.identity()))?;
+    let (identity, owner) = find_identity(files, has(files.identity()))?;
     let newer = |path: PathBuf, version| OpenError::Newer { path, version };
     let path = files.positions();
     let file = if has(path.clone()) { Some(files.open(&path, Open::Existing)?) } else { None };
     let positions = positions::find(files, file)?.map_err(|it| newer(path, it.0))?;
     let mut contents = Contents {
+        owner,
         identity,
         positions,
         segments: Vec::new(),
@@ -99,36 +125,33 @@ pub(crate) fn find(files: &Files, owner: &str) -> Result<Contents, OpenError> {
     Ok(contents)
 }
 
-fn find_identity(files: &Files, owner: &str, exists: bool) -> Result<Identity, OpenError> {
+fn find_identity(files: &Files, exists: bool) -> Result<(Identity, Option<String>), OpenError> {
     let path = files.identity();
     if !exists {
-        return Ok(Identity::Missing { exists: false });
+        return Ok((Identity::Missing { exists: false }, None));
     }
     let mut bytes = vec![0; 2 * BLOCK as usize];
     let read =
         files.open(&path, Open::Existing)?.read_at(&mut bytes, 0).map_err(at("read", &path))?;
-    let mut readable = 0;
+    let (mut readable, mut owner) = (0, None);
     for copy in bytes[..read].chunks(BLOCK as usize) {
         match read_sheet(copy, MAGIC) {
             Sheet::Valid(copy) => {
                 readable += 1;
                 let end = SHEET_HEADER + u32_at(copy, 16) as usize;
                 let found = copy.get(SHEET_HEADER..end).unwrap_or_default();
-                if found != owner.as_bytes() {
-                    let found = String::from_utf8_lossy(found).into_owned();
-                    let expected = owner.to_owned();
-                    return Err(OpenError::Owner { path: files.dir.clone(), found, expected });
-                }
+                owner.get_or_insert_with(|| String::from_utf8_lossy(found).into_owned());
             }
             Sheet::Newer(version) => return Err(OpenError::Newer { path, version }),
             Sheet::Invalid => {}
         }
     }
-    Ok(match readable {
+    let identity = match readable {
         0 => Identity::Missing { exists: true },
         1 => Identity::Damaged,
         _ => Identity::Intact,
-    })
+    };
+    Ok((identity, owner))
 }
 
 /// Writes the file that names the owner.

@@ -39,10 +39,12 @@ mod error;
 mod faults;
 mod files;
 mod find;
+mod inspect;
 mod kept;
 mod layout;
 mod limits;
 mod log;
+mod mend;
 mod moving;
 mod open;
 mod positions;
@@ -51,6 +53,7 @@ mod reader;
 mod record;
 mod report;
 mod scan;
+mod scanner;
 mod segment;
 mod settled;
 mod state;
@@ -59,8 +62,12 @@ mod tests;
 mod walker;
 
 pub use disk::{Disk, DiskFile, Open, SystemDisk};
-pub use error::{DeviceError, NotDurable, OpenError, Reason, Refused};
+pub use error::{
+    DeviceError, InUse, InspectError, NotDurable, OpenError, Reason, Refused, RepairError,
+};
+pub use inspect::{FileKind, InspectedSegment, Inspection, LogFile};
 pub use log::{Appender, Log, Options, Status};
+pub use mend::{Repair, repair};
 pub use reader::Reader;
 pub use record::{HEADER_LEN, Record, record};
-pub use report::{Damage, DamageKind, Opened};
+pub use report::{Damage, DamageKind, Opened, RecordInfo};

@@ -62,7 +62,7 @@ pub struct Status {
     pub is_full: bool,
     /// Number of damaged parts that readers have skipped.
     pub damaged_parts: u64,
-    /// The last error of the disk, until a commit succeeds.
+    /// The last error of the disk, until a commit or the preparation of a segment succeeds.
     pub failure: Option<String>,
 }
 

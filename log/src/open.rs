@@ -1,25 +1,23 @@
 //! Opening a log: repairs what a crash or damage left, and makes durable what it found before anything is delivered.
 
-use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::commit::{Committer, Previous};
+use crate::commit::Committer;
 use crate::disk::{Disk, DiskFile};
 use crate::error::{DeviceError, OpenError, at};
 use crate::faults::fault;
 use crate::files::Files;
 use crate::find::{Contents, Identity, Segment, find, write_identity};
 use crate::kept::Kept;
-use crate::layout::BLOCK;
 use crate::limits::{Limits, STAGING};
 use crate::positions::PositionsFile;
 use crate::prepare::{Free, Pool};
 use crate::record::HEADER_LEN;
-use crate::report::{Damage, DamageKind, Opened};
-use crate::scan::{KnownEnd, Scan, scan};
-use crate::segment::{Copies, DATA, SegmentHeader, repair};
-use crate::settled::Settled;
+use crate::report::{Damage, Opened};
+use crate::scan::Scan;
+use crate::scanner::{Scanned, Scanner};
+use crate::segment::repair;
 use crate::state::{Live, Shared, State};
 
 /// Maximum number of records that a run may have numbered without making them durable: those that fit into the bytes
@@ -72,11 +70,13 @@ pub(crate) fn open(
     limits: Limits,
 ) -> Result<Opening, OpenError> {
     create_dirs(&*disk, dir)?;
-    let files = Files { disk, dir: dir.to_owned() };
-    let path = files.lock();
-    let lock = files.disk.lock(&path).map_err(at("lock", &path))?;
-    let lock = lock.ok_or_else(|| OpenError::InUse(dir.to_owned()))?;
-    let contents = find(&files, owner)?;
+    let files = Files { disk, dir: dir.to_owned(), is_read_only: false };
+    let lock = files.acquire()?;
+    let contents = find(&files)?;
+    if let Some(found) = contents.owner.as_ref().filter(|it| *it != owner) {
+        let (path, found, expected) = (dir.to_owned(), found.clone(), owner.to_owned());
+        return Err(OpenError::Owner { path, found, expected });
+    }
     let repair = Repair {
         kept: Kept::new(&files, limits.kept),
         pool: Pool::new(files.clone(), limits.segment_bytes, limits.segments),
@@ -123,12 +123,13 @@ impl Repair<'_> {
         files.sync_dir()?;
         let is_new = contents.is_new();
         let had_positions = contents.positions.unreadable < 2 && !contents.positions.is_missing();
-        let mut settled = contents.positions.settled.clone();
-        self.report_positions(&contents);
+        self.damage.extend(contents.damage_of_positions(files));
         let segments = std::mem::take(&mut contents.segments);
         let next_sequence = segments.last().map_or(0, |it| it.header.sequence) + 1;
-        let (mut unsettled, free, mut previous, highest) =
-            self.scan_all(segments, &mut settled, had_positions)?;
+        let found = contents.positions.settled.clone();
+        let (mut scanner, free) = Scanner::new(segments, found, had_positions);
+        let (mut unsettled, free) = self.scan_all(&mut scanner, free)?;
+        let Scanner { mut settled, mut previous, highest, .. } = scanner;
         let highest =
             highest.max(settled.position()).max(settled.ranges().last().map_or(0, |it| it.1));
         // Records of the last run may have been written and not found. What is left of them must not be taken for
@@ -201,120 +202,47 @@ impl Repair<'_> {
         if contents.identity == Identity::Intact {
             return Ok(());
         }
-        if !contents.is_new() {
-            let (kind, path) = (DamageKind::Identity, self.files.identity());
-            self.damage.push(Damage { kind, path, from: 0, to: 2 * BLOCK, records: 0, kept: None });
-        }
+        self.damage.extend(contents.damage_of_identity(self.files));
         write_identity(self.files, owner)
-    }
-
-    fn report_positions(&mut self, contents: &Contents) {
-        let is_lost = contents.positions.unreadable == 0 && contents.positions.is_missing();
-        if contents.positions.unreadable > 0 || (is_lost && !contents.segments.is_empty()) {
-            let (kind, path) = (DamageKind::Positions, self.files.positions());
-            self.damage.push(Damage { kind, path, from: 0, to: 0, records: 0, kept: None });
-        }
     }
 
     fn keep_unreadable(&mut self, contents: &Contents) -> Result<(), DeviceError> {
         for it in &contents.unreadable {
-            let path = self.files.segment(it.id);
             let kept = self.kept.keep(it.id, &*it.file, 0, it.len);
-            let (kind, from, to) = (DamageKind::Segment, 0, it.len);
-            self.damage.push(Damage { kind, path: path.clone(), from, to, records: 0, kept });
-            self.files.remove(&path)?;
+            self.damage.push(Damage { kept, ..it.damage(self.files) });
+            self.files.remove(&self.files.segment(it.id))?;
         }
         Ok(())
     }
 
-    /// Scans the segments that may contain records which are not settled. Returns these segments, the others, the end
-    /// of the last one, and the highest number that may have been used.
+    /// Scans the segments that may contain records which are not settled. Returns these segments, and the others.
     #[expect(clippy::type_complexity, reason = "the parts have nothing in common")]
     fn scan_all(
         &mut self,
-        segments: Vec<Segment>,
-        settled: &mut Settled,
-        had_positions: bool,
-    ) -> Result<(Vec<Unsettled>, Vec<(Segment, u64)>, Previous, u64), DeviceError> {
-        let mut free = Vec::new();
-        let mut chain: VecDeque<(Segment, Option<KnownEnd>, u64)> = VecDeque::new();
-        let mut follower: Option<SegmentHeader> = None;
-        for segment in segments.into_iter().rev() {
+        scanner: &mut Scanner,
+        free: Vec<(Segment, u64)>,
+    ) -> Result<(Vec<Unsettled>, Vec<(Segment, u64)>), DeviceError> {
+        let (mut unsettled, mut free) = (Vec::new(), free);
+        for segment in free.iter().map(|it| &it.0).chain(scanner.segments()) {
             self.pool.add_existing(segment.id, segment.len);
+        }
+        while let Some(scanned) = scanner.next(self.files) {
+            let Scanned { segment, scan, damage, .. } = scanned?;
             let sequence = segment.header.sequence;
-            // A segment that its follower does not name got no durable records before it was given back.
-            if sequence == 0 || follower.is_some_and(|it| it.previous < sequence) {
-                let before = if sequence == 0 { 0 } else { sequence };
-                free.push((segment, before));
-                continue;
+            for mut it in damage {
+                if it.kind.has_bytes() {
+                    it.kept = self.kept.keep(sequence, &*segment.file, it.from, it.to);
+                }
+                self.damage.push(it);
             }
-            let is_named = follower.is_some_and(|it| it.previous == sequence);
-            let known = follower.filter(|_| is_named);
-            let known = known.map(|it| KnownEnd { end: it.previous_end, last: it.previous_last });
-            let bound = follower.map_or(u64::MAX, |it| it.previous_last);
-            follower = Some(segment.header);
-            chain.push_front((segment, known, bound));
-        }
-        let mut unsettled = Vec::new();
-        let mut previous = Previous::default();
-        let mut highest = 0;
-        while let Some((segment, known, bound)) = chain.pop_front() {
-            let header = segment.header;
-            self.check_missing(&segment, previous, settled, had_positions);
-            settled.insert(previous.last.saturating_add(1), header.first.saturating_sub(1));
-            let skipped = known.filter(|it| settled.covers(header.first, it.last));
-            if let Some(known) = skipped {
-                highest = highest.max(known.last);
-                previous = Previous { sequence: header.sequence, end: known.end, last: known.last };
-                free.push((segment, header.sequence));
-                continue;
-            }
-            if matches!(segment.copies, Copies::Unreadable(_)) {
-                let (kind, path) = (DamageKind::Header, self.files.segment(segment.id));
-                self.damage.push(Damage { kind, path, from: 0, to: DATA, records: 0, kept: None });
-            }
-            let scan = scan(
-                self.files,
-                &segment,
-                known,
-                bound,
-                settled,
-                &mut self.kept,
-                &mut self.damage,
-            )?;
-            highest = highest.max(scan.highest);
-            let (end, last) =
-                known.map_or((scan.end, scan.last), |it| (it.end, it.last.max(scan.last)));
-            let last = last.max(previous.last);
-            previous = Previous { sequence: header.sequence, end, last };
-            if scan.unsettled.records == 0 {
-                settled.insert(header.first, last);
-                free.push((segment, header.sequence));
-            } else {
-                unsettled.push(Unsettled { segment, scan });
+            match scan {
+                Some(scan) if scan.unsettled.records > 0 => {
+                    unsettled.push(Unsettled { segment, scan });
+                }
+                _ => free.push((segment, sequence)),
             }
         }
-        Ok((unsettled, free, previous, highest))
-    }
-
-    /// Reports records of segments that are gone although the records were not settled.
-    fn check_missing(
-        &mut self,
-        segment: &Segment,
-        previous: Previous,
-        settled: &Settled,
-        had_positions: bool,
-    ) {
-        let header = &segment.header;
-        let is_first = previous.sequence == 0;
-        let is_gone = header.previous != previous.sequence && (had_positions || !is_first);
-        if is_gone && !settled.covers(previous.last + 1, header.previous_last) {
-            let path = self.files.segment(segment.id);
-            let records =
-                header.previous_last.saturating_sub(previous.last.max(settled.position()));
-            let kind = DamageKind::Missing;
-            self.damage.push(Damage { kind, path, from: 0, to: 0, records, kept: None });
-        }
+        Ok((unsettled, free))
     }
 
     pub(crate) fn add_free(&mut self, segment: Segment, before: u64) -> Result<(), DeviceError> {

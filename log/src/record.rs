@@ -154,6 +154,18 @@ mod tests {
     }
 
     #[test]
+    fn stamped_record_is_the_documented_frame() {
+        let frame = include_bytes!("../../tremor-pdk/abi/tests/golden/example.frame");
+        let mut bytes = frame.to_vec();
+        put(&mut bytes, FLAGS, &[0; 2]);
+        put(&mut bytes, NUMBER, &[0; 24]);
+        assert!(is_record(&bytes) && !is_intact(&bytes, 0x5eed));
+        stamp(&mut bytes, 1, 0x5eed);
+        assert_eq!(bytes, frame);
+        assert_eq!(events(&bytes), 1);
+    }
+
+    #[test]
     fn record_of_an_earlier_use_is_not_new() {
         let mut bytes = record(b"payload");
         stamp(&mut bytes, 7, 99);

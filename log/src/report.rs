@@ -19,6 +19,21 @@ pub struct Opened {
     pub kept_failed: u64,
 }
 
+/// A record of an inspected log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordInfo {
+    /// The number of the record.
+    pub number: u64,
+    /// Offset of the record in its segment in bytes.
+    pub offset: u64,
+    /// Length of the record in bytes, with its header.
+    pub len: u64,
+    /// Number of events, as the header says.
+    pub events: u32,
+    /// `true` if the record is settled.
+    pub is_settled: bool,
+}
+
 /// A part of a file that could not be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
@@ -37,7 +52,7 @@ pub struct Damage {
 }
 
 /// The kind of a part that could not be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DamageKind {
     /// Bytes that were durable and changed afterwards. Records that were acknowledged may be lost.
     Records,
@@ -68,5 +83,10 @@ impl DamageKind {
     /// Returns `true` if no crash, but only a fault of the disk or a change of a file, can be the cause.
     pub fn is_certain(self) -> bool {
         matches!(self, Self::Records | Self::Missing | Self::Identity)
+    }
+
+    /// Returns whether the damage is a part of a segment, which is kept.
+    pub(crate) fn has_bytes(self) -> bool {
+        matches!(self, Self::Records | Self::Tail | Self::Settled | Self::Padding)
     }
 }

@@ -4,10 +4,9 @@ use crate::error::{DeviceError, at};
 use crate::faults::fault;
 use crate::files::Files;
 use crate::find::Segment;
-use crate::kept::Kept;
 use crate::layout::{BLOCK, align, u64_at};
 use crate::record::{HEADER_LEN, events, may_be_new};
-use crate::report::{Damage, DamageKind};
+use crate::report::{Damage, DamageKind, RecordInfo};
 use crate::segment::DATA;
 use crate::settled::Settled;
 use crate::walker::{Step, Walker};
@@ -45,17 +44,26 @@ pub(crate) struct KnownEnd {
     pub(crate) last: u64,
 }
 
-/// Scans a segment. Records with a number above `bound` are copies of records in a later segment, which a commit left
-/// that failed. Numbers of records that are lost become settled, so that nobody waits for them.
+/// A segment, with what its follower says about it.
+pub(crate) struct Linked {
+    pub(crate) segment: Segment,
+    /// The end that the follower records, unless there is no follower or it names another segment.
+    pub(crate) known: Option<KnownEnd>,
+    /// Records with a higher number are copies of records in a later segment, which a commit left that failed.
+    pub(crate) bound: u64,
+}
+
+/// Scans a segment. Numbers of records that are lost become settled, so that nobody waits for them. Adds the records to
+/// `records`, if it is set.
 pub(crate) fn scan(
     files: &Files,
-    segment: &Segment,
-    known: Option<KnownEnd>,
-    bound: u64,
+    linked: &Linked,
     settled: &mut Settled,
-    kept: &mut Kept<'_>,
     damage: &mut Vec<Damage>,
+    mut records: Option<&mut Vec<RecordInfo>>,
 ) -> Result<Scan, DeviceError> {
+    let Linked { segment, known, bound } = linked;
+    let (known, bound) = (*known, *bound);
     let path = files.segment(segment.id);
     let read = |it| at("read", &path)(it);
     let header = &segment.header;
@@ -71,9 +79,8 @@ pub(crate) fn scan(
     };
     let mut holes: Vec<(u64, u64, u64, bool)> = Vec::new();
     let mut lost_after = None;
-    let mut keep = |kind, from, to, records| {
-        let kept = kept.keep(header.sequence, &*segment.file, from, to);
-        damage.push(Damage { kind, path: path.clone(), from, to, records, kept });
+    let mut report = |kind, from, to, records| {
+        damage.push(Damage { kind, path: path.clone(), from, to, records, kept: None });
     };
     let end = loop {
         match walker.next(limit).map_err(read)? {
@@ -90,11 +97,18 @@ pub(crate) fn scan(
                 if walker.commit() == offset {
                     scan.commit = (offset, scan.last);
                 }
-                if !settled.contains(number) {
-                    scan.unsettled.records += 1;
-                    scan.unsettled.bytes += len;
+                let is_settled = settled.contains(number);
+                if !is_settled || records.is_some() {
                     let header = walker.bytes(offset, HEADER_LEN as u64, limit).map_err(read)?;
-                    scan.unsettled.events += u64::from(events(header));
+                    let events = events(header);
+                    if !is_settled {
+                        scan.unsettled.records += 1;
+                        scan.unsettled.bytes += len;
+                        scan.unsettled.events += u64::from(events);
+                    }
+                    if let Some(records) = &mut records {
+                        records.push(RecordInfo { number, offset, len, events, is_settled });
+                    }
                 }
                 scan.last = number;
                 scan.end = offset + len;
@@ -109,27 +123,27 @@ pub(crate) fn scan(
         // A commit begins only when the previous one is durable. Only the last one may be unfinished.
         let is_tail = known.is_none() && to > scan.commit.0;
         match is_tail {
-            _ if is_settled => keep(DamageKind::Settled, from, to, 0),
-            true => keep(DamageKind::Tail, from, to, records),
-            false if records == 0 => keep(DamageKind::Padding, from, to, 0),
-            false => keep(DamageKind::Records, from, to, records),
+            _ if is_settled => report(DamageKind::Settled, from, to, 0),
+            true => report(DamageKind::Tail, from, to, records),
+            false if records == 0 => report(DamageKind::Padding, from, to, 0),
+            false => report(DamageKind::Records, from, to, records),
         }
     }
     if let Some(known) = known {
         if end < known.end {
             let records = known.last.saturating_sub(scan.last);
-            keep(DamageKind::Records, end, known.end, records);
+            report(DamageKind::Records, end, known.end, records);
         }
         let padded = align(known.end).min(segment.len).max(known.end);
         let padding = walker.bytes(known.end, padded - known.end, padded).map_err(read)?;
         if padding.iter().any(|it| *it != 0) {
-            keep(DamageKind::Padding, known.end, padded, 0);
+            report(DamageKind::Padding, known.end, padded, 0);
         }
         scan.highest = scan.last.max(known.last);
     } else if let Some(to) = tail(&mut walker, segment, end, &scan).map_err(read)? {
         let records = (to - scan.end) / HEADER_LEN as u64;
         scan.highest = scan.last + records;
-        keep(DamageKind::Tail, scan.end, to, records);
+        report(DamageKind::Tail, scan.end, to, records);
     }
     if fault("numbers used again after a cut") {
         scan.highest = scan.last;

@@ -62,7 +62,7 @@ pub(crate) struct State {
     pub(crate) is_woken: bool,
     /// `true` if segments may be created beyond the limit in bytes.
     pub(crate) is_limit_lifted: bool,
-    /// The last error of the disk, until a commit succeeds.
+    /// The last error of the disk, until a commit or the preparation of a segment succeeds.
     pub(crate) failure: Option<String>,
     /// Parts that turned out to be damaged while they were read.
     pub(crate) damaged_parts: u64,

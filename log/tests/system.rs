@@ -81,7 +81,10 @@ fn second_opener_is_refused_through_a_link() {
     let (log, _) = open(&real);
     symlink(&real, &link).unwrap();
     let error = Log::open(&link, options()).err().unwrap();
-    assert!(matches!(&error, OpenError::InUse(path) if *path == link), "{error}");
+    let OpenError::InUse(error) = error else { panic!("{error}") };
+    assert_eq!((&error.path, error.holder), (&link, Some(std::process::id())));
+    let expected = format!("it is in use by the process {};", std::process::id());
+    assert!(error.to_string().contains(&expected), "{error}");
     log.close();
     open(&link);
 }

@@ -41,6 +41,8 @@ pub trait Disk: Send + Sync + 'static {
     /// Creates the file if it is missing and locks it until the returned file is dropped. Returns `None` if the file
     /// is locked already, in this process or another.
     fn lock(&self, path: &Path) -> io::Result<Option<Arc<dyn DiskFile>>>;
+    /// Returns the process that has locked the file, if there is one and the operating system names it. Locks nothing.
+    fn holder(&self, path: &Path) -> io::Result<Option<u32>>;
     /// Returns a number that nobody can predict.
     fn random(&self) -> io::Result<u64>;
 }

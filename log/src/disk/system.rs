@@ -2,7 +2,7 @@
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, IoSlice, Read};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -24,6 +24,19 @@ fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(0o600);
     options
+}
+
+/// Returns the process that has an exclusive `flock` on a file, from the text of `/proc/locks`.
+fn holder(locks: &str, device: u64, inode: u64) -> Option<u32> {
+    let file =
+        format!("{:02x}:{:02x}:{inode}", rustix::fs::major(device), rustix::fs::minor(device));
+    locks.lines().find_map(|line| {
+        let mut words = line.split_whitespace().skip(1);
+        // A line of a process that waits for the lock has an arrow here.
+        let is_lock = words.next()? == "FLOCK" && words.nth(1)? == "WRITE";
+        let process = words.next()?;
+        (is_lock && words.next()? == file).then(|| process.parse().ok()).flatten()
+    })
 }
 
 impl Disk for SystemDisk {
@@ -73,6 +86,13 @@ impl Disk for SystemDisk {
             Err(Errno::WOULDBLOCK) => Ok(None),
             Err(error) => Err(error.into()),
         }
+    }
+
+    fn holder(&self, path: &Path) -> io::Result<Option<u32>> {
+        let file = std::fs::metadata(path)?;
+        // Only Linux has this file. It does not list locks of processes in other containers.
+        let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
+        Ok(holder(&locks, file.dev(), file.ino()))
     }
 
     fn random(&self) -> io::Result<u64> {
@@ -125,5 +145,21 @@ impl DiskFile for SystemFile {
 
     fn sync(&self) -> io::Result<()> {
         self.0.sync_data()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::holder;
+
+    #[test]
+    fn holder_of_a_lock_is_found_by_device_and_inode() {
+        let locks = "1: POSIX  ADVISORY  WRITE 11 fe:00:7 0 EOF\n\
+                     2: FLOCK  ADVISORY  READ 12 fe:00:7 0 EOF\n\
+                     3: FLOCK  ADVISORY  WRITE 13 fe:01:7 0 EOF\n\
+                     4: FLOCK  ADVISORY  WRITE 14 fe:00:7 0 EOF\n\
+                     4: -> FLOCK  ADVISORY  WRITE 15 fe:00:8 0 EOF\n";
+        let device = rustix::fs::makedev(0xfe, 0);
+        assert_eq!([7, 8].map(|inode| holder(locks, device, inode)), [Some(14), None]);
     }
 }

@@ -152,7 +152,7 @@ fn second_opener_and_other_owner_change_nothing() {
     let disk = SimDisk::new(1);
     let log = Stepped::open(&disk, 4).unwrap();
     let before = disk.digest();
-    assert!(error(&disk, "tests").starts_with("cannot open the log /var/log: it is in use; "));
+    assert!(error(&disk, "tests").starts_with("cannot open the log /var/log: it is in use by "));
     drop(log);
     let message =
         "cannot open the log /var/log for `other`: it belongs to `tests`; set another folder";
@@ -322,4 +322,27 @@ fn read_error_is_repeated_and_is_not_damage() {
     let mut log = Stepped::open(&disk, 4).unwrap();
     assert!(log.opened.damage.is_empty());
     assert_eq!(log.read_all().len(), 3);
+}
+
+#[test]
+fn failed_preparation_of_a_segment_is_a_state() {
+    let mut shown = 0;
+    for seed in 1..40 {
+        let disk = SimDisk::new(seed);
+        let mut log = Stepped::open(&disk, 30).unwrap();
+        for id in 1..40 {
+            let durable =
+                |log: &Stepped| log.shared.lock().live.values().next_back().map(|it| it.last);
+            let before = durable(&log);
+            log.append(numbered(id, 3000), |_| ());
+            disk.fail_one_in(4);
+            log.committer.step();
+            let is_committed = durable(&log) != before;
+            shown += u32::from(is_committed && log.shared.lock().failure.is_some());
+            disk.fail_one_in(0);
+            assert_eq!(run(&mut log), Progress::Idle);
+            assert_eq!(log.shared.lock().failure, None);
+        }
+    }
+    assert!(shown > 0);
 }

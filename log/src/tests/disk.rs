@@ -187,6 +187,11 @@ impl SimDisk {
         self.world().used()
     }
 
+    /// Returns the number of operations that changed or synced something.
+    pub(super) fn operations(&self) -> u64 {
+        self.world().operations
+    }
+
     /// Prints each operation.
     pub(super) fn trace(&self, is_traced: bool) {
         self.world().is_traced = is_traced;
@@ -375,6 +380,12 @@ impl Disk for SimDisk {
             return Ok(None);
         }
         Ok(Some(Arc::new(SimLock { file: SimFile { disk: self.clone(), inode } })))
+    }
+
+    fn holder(&self, path: &Path) -> io::Result<Option<u32>> {
+        let mut world = self.world();
+        let inode = world.file(path)?;
+        Ok(inode.filter(|it| world.locked.contains(it)).map(|_| 1))
     }
 
     fn random(&self) -> io::Result<u64> {

@@ -2,7 +2,7 @@
 
 use crate::faults::tests::plant;
 use crate::tests::crash::{FAILED, run, run_many};
-use crate::tests::{flips, forged};
+use crate::tests::{flips, forged, inspect};
 
 /// Faults that crashes reveal.
 const FOUND_BY_CRASHES: [&str; 12] = [
@@ -44,4 +44,10 @@ fn planted_faults_are_found_by_damage() {
     drop(planted);
     let _planted = plant("checksum without epoch");
     forged::check().expect_err("a forged record");
+}
+
+#[test]
+fn planted_fault_is_found_by_inspections() {
+    let _planted = plant("headers inspected once");
+    inspect::inspect_busy().expect_err("damage that is not there");
 }

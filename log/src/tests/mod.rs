@@ -7,4 +7,6 @@ mod faults;
 mod flips;
 mod forged;
 mod inode;
+mod inspect;
+mod mend;
 mod model;

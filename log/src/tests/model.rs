@@ -116,7 +116,7 @@ pub(super) fn numbered(id: u64, len: usize) -> Vec<u8> {
 }
 
 /// Returns the identity of a record, if its contents are those that belong to it.
-fn identity(record: &Record) -> Option<u64> {
+pub(super) fn identity(record: &Record) -> Option<u64> {
     let id = u64::from_le_bytes(*record.payload().first_chunk()?);
     let mut expected = numbered(id, record.payload().len() - 8);
     crate::record::stamp(&mut expected, record.number, crate::layout::u64_at(&record.bytes, 48));

@@ -85,6 +85,12 @@ impl Failure {
         self.reason = self.reason.max(Some(reason));
     }
 
+    /// Adds the errors of another failure.
+    pub(crate) fn join(&mut self, other: Self) {
+        self.errors.extend(other.errors);
+        self.reason = self.reason.max(other.reason);
+    }
+
     /// Returns `value` if no error was added, and this failure otherwise.
     pub(crate) fn or<T>(self, value: T) -> Result<T, Self> {
         if self.reason.is_none() { Ok(value) } else { Err(self) }

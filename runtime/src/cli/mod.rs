@@ -17,6 +17,7 @@ pub(crate) mod memory;
 mod plugin;
 mod prepare;
 mod progress;
+mod queue;
 mod reload;
 mod remote;
 mod run;
@@ -128,6 +129,9 @@ enum Command {
     /// Lists and describes plugins.
     #[command(subcommand)]
     Plugin(plugin::Command),
+    /// Inspects queues on disk, also while a process uses them, and repairs them.
+    #[command(subcommand)]
+    Queue(queue::Command),
     /// Prints a script that completes commands and options in a shell.
     Completions {
         /// Shell that the script is for.
@@ -182,6 +186,7 @@ pub(crate) fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
         }
         Command::Schema => plugin::print(&schema::text(&plugins)?)?,
         Command::Plugin(command) => plugin::execute(command, &plugins)?,
+        Command::Queue(command) => queue::execute(command)?,
         Command::Completions { shell } => plugin::print(&generate::completions(shell))?,
         Command::ManualPages { folder } => generate::manual_pages(&folder)?,
         Command::PluginVerify => return Ok(verify_main()),

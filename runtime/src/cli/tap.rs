@@ -42,7 +42,7 @@ pub(super) fn execute(arguments: &Arguments) -> Result<(), Failure> {
 
 /// Escapes control characters in the texts of a JSON document, because a terminal could interpret them. Control
 /// characters below the space character are already escaped in JSON.
-fn shown(json: &str) -> Cow<'_, str> {
+pub(super) fn shown(json: &str) -> Cow<'_, str> {
     if !json.contains(char::is_control) {
         return json.into();
     }

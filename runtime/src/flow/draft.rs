@@ -9,7 +9,7 @@ use super::{
     diagnostic::Report,
     framing, graph, modes, pairs,
     source::{Source, Span},
-    spec, warn,
+    spec, stored, warn,
     yaml::{self, Parsed, Problem},
 };
 
@@ -56,6 +56,7 @@ impl Draft {
             modes::check(&flow, &mut report);
             pairs::check(&flow, &mut report);
             framing::check(&flow, &mut report);
+            stored::check(&flow, &mut report);
         }
         Ok(Self { flow, report, faulty, loose })
     }

@@ -43,6 +43,7 @@ mod reference;
 mod schema;
 mod source;
 mod spec;
+mod stored;
 mod suggest;
 mod warn;
 mod yaml;

@@ -57,6 +57,7 @@ mod positions;
 mod problems;
 mod protocols;
 mod proxy_protocol;
+mod queues;
 mod random;
 mod references;
 mod reload;

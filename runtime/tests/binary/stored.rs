@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// A sink that is down.
-const DOWN: &str =
+pub(crate) const DOWN: &str =
     "type: tcp_client, codec: json, postprocessors: [lines], config: { address: '127.0.0.1:1' }";
 
 /// A source of requests, each answered when its events are durable.
@@ -17,11 +17,11 @@ const SERVER: &str =
     "type: http_server, codec: json, config: { listen: '127.0.0.1:0', respond: delivered }";
 
 /// A source that has no events.
-const NOTHING: &str =
+pub(crate) const NOTHING: &str =
     "type: file, codec: json, preprocessors: [lines], config: { path: in, mode: read }";
 
 /// Returns a sink that works, and writes to the file `out` of this folder.
-fn up(folder: &Path) -> String {
+pub(crate) fn up(folder: &Path) -> String {
     let path = folder.join("out");
     format!(
         "type: file, codec: json, postprocessors: [lines], config: {{ path: '{}', mode: append }}",
@@ -29,12 +29,12 @@ fn up(folder: &Path) -> String {
     )
 }
 
-fn out(folder: &Path) -> String {
+pub(crate) fn out(folder: &Path) -> String {
     fs::read_to_string(folder.join("out")).unwrap()
 }
 
 /// Returns a flow from a source to a sink whose queue is in this folder.
-fn scene(source: &str, sink: &str, folder: &Path) -> Scene {
+pub(crate) fn scene(source: &str, sink: &str, folder: &Path) -> Scene {
     let path = folder.join("queue");
     let queue = format!("queue: {{ disk: {{ path: '{}', max_bytes: 4MiB }} }}", path.display());
     Scene::new(&format!(
@@ -48,7 +48,7 @@ links: [input -> output]
 }
 
 /// Starts a flow and sends it requests, one after the other. All of them are accepted.
-fn send(sink: &str, folder: &Path, numbers: Range<usize>) -> Asked {
+pub(crate) fn send(sink: &str, folder: &Path, numbers: Range<usize>) -> Asked {
     let scene = scene(SERVER, sink, folder);
     let mut asked = start_with(scene, &["flow.yaml"], 1, |command| command);
     let address = asked.listens();
@@ -59,7 +59,7 @@ fn send(sink: &str, folder: &Path, numbers: Range<usize>) -> Asked {
     asked
 }
 
-fn lines(count: usize) -> String {
+pub(crate) fn lines(count: usize) -> String {
     let mut lines = String::new();
     (0..count).for_each(|number| writeln!(lines, "{{\"n\":{number}}}").unwrap());
     lines

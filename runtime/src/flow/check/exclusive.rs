@@ -7,7 +7,7 @@
 use std::{
     collections::HashSet,
     net::IpAddr,
-    path::{Path, PathBuf, absolute},
+    path::{Component, Path, PathBuf, absolute},
 };
 
 use serde_json::Value;
@@ -174,12 +174,43 @@ impl Resource {
     }
 }
 
-/// Returns the canonical path of a file that need not exist.
+/// Returns the canonical path of a file that need not exist, as far as its folders exist. In the remaining path, `..`
+/// removes the name before it.
 fn resolved(path: &Path) -> Option<PathBuf> {
-    if let Ok(path) = path.canonicalize() {
-        return Some(path);
-    }
     let path = absolute(path).ok()?;
-    let folder = path.parent().and_then(|folder| folder.canonicalize().ok());
-    Some(folder.and_then(|folder| Some(folder.join(path.file_name()?))).unwrap_or(path))
+    let existing = path.ancestors().find_map(|it| Some((it, it.canonicalize().ok()?)));
+    let (existing, mut canonical) = existing?;
+    for part in path.strip_prefix(existing).ok()?.components() {
+        match part {
+            Component::ParentDir => _ = canonical.pop(),
+            Component::Normal(name) => canonical.push(name),
+            Component::CurDir | Component::RootDir | Component::Prefix(_) => {}
+        }
+    }
+    Some(canonical)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::symlink};
+
+    use super::resolved;
+
+    #[test]
+    fn paths_of_one_folder_are_equal() {
+        let folder = tempfile::tempdir().unwrap();
+        let base = folder.path().canonicalize().unwrap();
+        fs::create_dir(base.join("real")).unwrap();
+        symlink(base.join("real"), base.join("link")).unwrap();
+        for path in [
+            "real/queue",
+            "link/queue",
+            "link/../real/queue",
+            "new/../real/./queue",
+            "link/new/../queue",
+        ] {
+            assert_eq!(resolved(&base.join(path)), Some(base.join("real/queue")), "{path}");
+        }
+        assert_eq!(resolved(&base.join("a/b/../../c")), Some(base.join("c")));
+    }
 }
