@@ -65,7 +65,7 @@ fn flows(block: &Block) -> Vec<String> {
             })
             .into(),
         "preprocessors" => vec![format!(
-            "connectors:\n  part:\n    type: stdio\n    codec: json\n{indented}links: [part -> part]\n"
+            "connectors:\n{end}  part:\n    type: stdio\n    codec: json\n{indented}links: [part -> end]\n"
         )],
         "operators" => vec![format!(
             "connectors:\n{start}{end}pipelines:\n  part:\n{indented}links: [start -> part -> end]\n"
