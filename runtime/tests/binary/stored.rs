@@ -116,6 +116,7 @@ fn second_process_on_a_folder_ends_and_names_the_holder() {
     let folder = tempfile::tempdir().unwrap();
     let first = send(DOWN, folder.path(), 0..1);
     let second = scene(NOTHING, &up(folder.path()), folder.path()).run();
-    second.expect(1, &["connector `output/queue`", "it is in use"]);
+    let holder = format!("in use by process {} (`tremor`)", first.pid());
+    second.expect(2, &["error: the queue on disk ", &holder]);
     first.end();
 }
