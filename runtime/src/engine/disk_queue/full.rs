@@ -51,7 +51,7 @@ impl Capacity {
     }
 }
 
-/// What a full queue does about a record for which it has no capacity.
+/// The answer of a full queue to a record for which it has no capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Relief {
     /// The record waits until the log has capacity.
