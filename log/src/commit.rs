@@ -118,14 +118,40 @@ impl Committer {
             }
         };
         if progress == Progress::Full {
-            self.shared.lock().is_full = true;
+            let notify = {
+                let mut state = self.shared.lock();
+                state.is_full = true;
+                std::mem::take(&mut state.on_capacity)
+            };
+            notify.into_iter().for_each(|it| it());
         }
         progress
+    }
+
+    /// Removes and returns the records that wait, if they are to be refused. Their numbers count as settled. Call this
+    /// only after a step that found no segment for them.
+    pub(crate) fn take_refused(&mut self) -> Vec<Waiting> {
+        // The next record has a gap in the numbers before it, so it begins a segment.
+        if !std::mem::take(&mut self.shared.lock().refuses_waiting) {
+            return Vec::new();
+        }
+        self.seal();
+        let mut state = self.shared.lock();
+        let state = &mut *state;
+        let refused: Vec<_> = self.group.drain(..).chain(state.waiting.drain(..)).collect();
+        if let (Some(first), Some(last)) = (refused.first(), refused.last()) {
+            state.settled.insert(first.number, last.number);
+            state.is_settled_changed = true;
+        }
+        state.staged_bytes -= refused.iter().map(|it| it.record.len() as u64).sum::<u64>();
+        refused
     }
 
     fn work(&mut self) -> Result<Progress, DeviceError> {
         self.group.extend(self.shared.lock().waiting.drain(..));
         if self.group.is_empty() {
+            // No record waits for a segment: the next one finds out whether there is one.
+            self.shared.lock().is_full = false;
             self.reclaim();
             if self.pool.wants_more() {
                 match self.pool.prepare(FILL_IDLE) {

@@ -181,9 +181,15 @@ pub struct Refused {
     pub record: Vec<u8>,
 }
 
-/// The log was closed before the record was durable. The record may be found when the log is opened again.
+/// The reason why a record that was appended does not become durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the log was closed before the record was durable; append it again after the log was opened"
-)]
-pub struct NotDurable;
+pub enum NotDurable {
+    /// The log was closed before the record was durable. The record may be found when the log is opened again.
+    #[error(
+        "the log was closed before the record was durable; append it again after the log was opened"
+    )]
+    Closed,
+    /// The log is full, and [`Log::refuse_waiting`](crate::Log::refuse_waiting) was called. The record is settled.
+    #[error("the log is full, and the record was given up")]
+    Full,
+}

@@ -136,6 +136,20 @@ impl Log {
         let mut state = self.shared.lock();
         state.settled.insert(number, number);
         state.is_settled_changed = true;
+        // There may be a segment now, which the next attempt finds out.
+        state.is_full = false;
+        state.is_woken = true;
+        self.shared.work.notify_all();
+    }
+
+    /// Refuses the records that wait, with [`NotDurable::Full`], unless the next attempt finds a segment for them. Call
+    /// this when the log is full and the records that wait are not needed.
+    pub fn refuse_waiting(&self) {
+        let mut state = self.shared.lock();
+        if state.staged_bytes == 0 {
+            return;
+        }
+        state.refuses_waiting = true;
         state.is_woken = true;
         self.shared.work.notify_all();
     }
@@ -194,7 +208,7 @@ impl Drop for Log {
 
 impl Appender {
     /// Appends a record and returns at once. `done` is called with the number of the record when the record is durable,
-    /// or with [`NotDurable`] if the log is closed before. It is called by the commit thread, so it must neither block
+    /// or with [`NotDurable`] if the log is closed or gives the record up before. It is called by the commit thread, so it must neither block
     /// nor panic.
     ///
     /// The record is a frame: it begins with a header of [`HEADER_LEN`](crate::HEADER_LEN) bytes, such as
@@ -270,7 +284,8 @@ impl Appender {
         }
     }
 
-    /// Calls `notify` once when records have become durable, when the log is closed, or at once if no record waits.
+    /// Calls `notify` once when records have become durable, when the log was found full, when the log is closed, or at
+    /// once if no record waits.
     pub fn notify(&self, notify: impl FnOnce() + Send + 'static) {
         let mut state = self.shared.lock();
         if state.is_closed || state.staged_bytes == 0 {
@@ -285,12 +300,23 @@ impl Appender {
 fn drive(mut committer: Committer, shared: &Shared, lock: Arc<dyn DiskFile>) {
     let mut backoff = BACKOFF;
     loop {
+        // Set again by what happens during the step, so that nothing is missed.
+        shared.lock().is_woken = false;
         let progress = committer.step();
         if progress == Progress::Full {
             // Settled records are written at once, because they may free a segment.
             let _: Progress = committer.rest();
+            let refused = committer.take_refused();
+            if !refused.is_empty() {
+                // Until records are settled, or for a while, the log stays full, so that not each record that follows
+                // is tried.
+                shared.lock().is_woken = false;
+            }
+            for waiting in refused {
+                (waiting.done)(Err(NotDurable::Full));
+            }
         }
-        let mut state = shared.lock();
+        let state = shared.lock();
         let is_closed = state.is_closed;
         match progress {
             Progress::Worked => backoff = BACKOFF,
@@ -314,7 +340,6 @@ fn drive(mut committer: Committer, shared: &Shared, lock: Arc<dyn DiskFile>) {
                 drop(shared.work.wait_while(state, is_idle));
             }
             Progress::Full => {
-                state.is_woken = false;
                 let waited = shared.work.wait_timeout_while(state, MAX_BACKOFF, |it| !it.is_woken);
                 drop(waited);
             }
@@ -326,7 +351,7 @@ fn drive(mut committer: Committer, shared: &Shared, lock: Arc<dyn DiskFile>) {
         }
     }
     for waiting in committer.close() {
-        (waiting.done)(Err(NotDurable));
+        (waiting.done)(Err(NotDurable::Closed));
     }
     drop(lock);
 }

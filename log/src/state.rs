@@ -60,6 +60,8 @@ pub(crate) struct State {
     pub(crate) is_closed: bool,
     /// Set when something has happened for which a commit thread that cannot commit waits.
     pub(crate) is_woken: bool,
+    /// `true` if the records that wait are to be refused unless there is a segment for them.
+    pub(crate) refuses_waiting: bool,
     /// `true` if segments may be created beyond the limit in bytes.
     pub(crate) is_limit_lifted: bool,
     /// The last error of the disk, until a commit or the preparation of a segment succeeds.

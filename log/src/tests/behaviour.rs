@@ -45,6 +45,31 @@ fn full_log_waits_until_records_are_settled() {
     assert_eq!(log.read_all().last().map(|it| it.number), Some(19));
 }
 
+/// Their numbers are not used again, and the log does not miss them.
+#[test]
+fn refused_records_do_not_come_back() {
+    let disk = SimDisk::new(1);
+    let mut log = Stepped::open(&disk, 4).unwrap();
+    fill(&mut log);
+    assert_eq!(run(&mut log), Progress::Full);
+    assert!(log.committer.take_refused().is_empty(), "nobody asked for it");
+    log.shared.lock().refuses_waiting = true;
+    let refused: Vec<_> = log.committer.take_refused().iter().map(|it| it.number).collect();
+    assert_eq!((refused, log.shared.lock().staged_bytes), (vec![19], 0));
+    assert_eq!(run(&mut log), Progress::Idle);
+    assert!(!log.shared.lock().is_full);
+    log.settle(1, 6);
+    log.append_one(numbered(20, 3000));
+    assert_eq!(run(&mut log), Progress::Idle);
+    let expected: Vec<_> = (7..19).chain([20]).collect();
+    let numbers = |log: &mut Stepped| log.read_all().iter().map(|it| it.number).collect::<Vec<_>>();
+    assert_eq!(numbers(&mut log), expected);
+    drop(log);
+    let mut log = Stepped::open(&disk, 4).unwrap();
+    assert!(log.opened.damage.is_empty());
+    assert_eq!(numbers(&mut log), expected);
+}
+
 #[test]
 fn segment_behind_an_unsettled_one_is_reused() {
     let disk = SimDisk::new(1);

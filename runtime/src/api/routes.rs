@@ -23,6 +23,7 @@ use crate::{
     clock::Clock,
     engine::{FlowStatus, Kind},
     executor,
+    flow::owner_of,
     reloads::ReloadResult,
     run::RunHandle,
 };
@@ -178,6 +179,14 @@ impl Routes {
             Path::Change(flow, connector, change) => {
                 if self.flow(flow)?.state.is_over() {
                     return Err(ended(flow, "its connectors can no longer be changed"));
+                }
+                let sink = owner_of(connector);
+                if sink != connector {
+                    let detail = format!(
+                        "`{connector}` is the queue on disk of `{sink}`, which cannot be paused or restarted; pause or \
+                         restart `{sink}`"
+                    );
+                    return Err(Problem::new(StatusCode::CONFLICT, detail));
                 }
                 change(&self.run, flow, connector);
                 self.connector(flow, connector, StatusCode::ACCEPTED)

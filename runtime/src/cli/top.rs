@@ -3,6 +3,7 @@
 use std::{
     borrow::Cow,
     collections::HashMap,
+    fmt::Write as _,
     io::{self, Write},
     sync::mpsc::{self, RecvTimeoutError, Sender},
     thread,
@@ -98,6 +99,16 @@ struct Component {
     role: String,
     events: Events,
     queue: Option<Queue>,
+    stored: Option<Stored>,
+}
+
+/// The queue on disk of a sink.
+#[derive(Clone, Copy, Deserialize)]
+struct Stored {
+    now: u64,
+    bytes: u64,
+    oldest_seconds: Option<f64>,
+    damaged_parts: u64,
 }
 
 #[derive(Deserialize)]
@@ -212,6 +223,7 @@ struct Row {
     rates: Option<(f64, f64)>,
     events: Events,
     queue: Option<u64>,
+    stored: Option<Stored>,
 }
 
 impl Connector {
@@ -219,6 +231,22 @@ impl Connector {
     fn awaited(&self, role: &str) -> Option<&str> {
         let waits = role == "source" && self.state == "running";
         self.waits_for.first().filter(|_| waits).map(|it| it.sink.as_str())
+    }
+}
+
+impl Stored {
+    fn text(self) -> String {
+        let Self { now, bytes, oldest_seconds, damaged_parts } = self;
+        #[expect(clippy::cast_precision_loss, reason = "it is shown with one digit")]
+        let mut text = format!("has {now} events on disk, {:.1} MiB", bytes as f64 / 1_048_576.0);
+        // Writing to a string cannot fail.
+        if let Some(seconds) = oldest_seconds {
+            _ = write!(text, ", the oldest for {seconds:.0} s");
+        }
+        if damaged_parts > 0 {
+            _ = write!(text, ", {damaged_parts} damaged parts");
+        }
+        text
     }
 }
 
@@ -239,7 +267,7 @@ impl Rates {
         let mut rows = Vec::new();
         for flow in &flows.flows {
             for component in &flow.components {
-                let Component { name, role, events, queue } = component;
+                let Component { name, role, events, queue, stored } = component;
                 let key = (flow.name.clone(), name.clone(), role.clone());
                 let rates = seconds.zip(before.get(&key)).map(|(seconds, (taken, delivered))| {
                     #[expect(clippy::cast_precision_loss, reason = "it is shown with four digits")]
@@ -263,6 +291,7 @@ impl Rates {
                     rates,
                     events: Events { ..*events },
                     queue: queue.as_ref().map(|queue| queue.events),
+                    stored: *stored,
                 });
             }
         }
@@ -274,13 +303,16 @@ impl Rates {
 fn print(rows: &[Row]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     for row in rows {
-        let Row { name, role, state, rates, events, queue, .. } = row;
+        let Row { name, role, state, rates, events, queue, stored, .. } = row;
         write!(out, "{name} {role} {state}")?;
         if let Some((taken, delivered)) = rates {
             write!(out, " in={taken:.0}/s out={delivered:.0}/s")?;
         }
         if let Some(queue) = queue {
             write!(out, " queued={queue}")?;
+        }
+        if let Some(Stored { now, bytes, .. }) = stored {
+            write!(out, " stored={now} stored_bytes={bytes}")?;
         }
         let Events { in_flight, dead_lettered, discarded, failed, dropped, .. } = events;
         writeln!(
@@ -336,6 +368,11 @@ fn lines(
     for Row { name, events, .. } in rows.iter().filter(|row| row.events.dropped > 0) {
         let text = format!("{name} dropped {} events", events.dropped);
         lines.push(line(Style::Waiting, text));
+    }
+    for (name, stored) in rows.iter().filter_map(|row| Some((&row.name, row.stored?))) {
+        let is_damaged = stored.damaged_parts > 0;
+        let style = if is_damaged { Style::Failed } else { Style::Plain };
+        lines.push(line(style, format!("{name} {}", stored.text())));
     }
     for flow in &flows.flows {
         lines.extend(

@@ -1,7 +1,8 @@
 //! Flows as the engine runs them: with a connector for each queue on disk.
 
 use super::{
-    Component, Connector, Flow, Pull, Queue, Restart, Retry, graph::Queued, source::Located,
+    Component, Connector, Flow, Pull, Queue, Restart, Retry, WhenFull, graph::Queued,
+    source::Located,
 };
 
 /// Type of the connector that is a queue on disk. No component has this name, because it is not valid.
@@ -9,7 +10,6 @@ pub(crate) const QUEUE: &str = "/queue";
 
 impl Flow {
     /// Returns the flow with a connector before each sink whose queue is on disk, or `None` if there is no such sink.
-    /// The queue in memory of such a sink blocks, because only the queue on disk can be full for long.
     pub(crate) fn with_queues(&self) -> Option<Self> {
         let connectors = &self.spec.connectors;
         let count = connectors.len();
@@ -40,7 +40,8 @@ impl Connector {
     /// Returns the connector that is the queue on disk of this sink.
     fn as_queue(&self, name: String) -> Self {
         let at = self.queue.disk.as_ref().map_or(self.name.at, |disk| disk.path.at);
-        let queue = Queue { disk: self.queue.disk.clone(), ..Queue::default() };
+        let Queue { when_full, disk, .. } = self.queue.clone();
+        let queue = Queue { when_full, disk, ..Queue::default() };
         Self {
             name: Located::new(name, self.name.at),
             component: Component::new(QUEUE, at),
@@ -66,6 +67,17 @@ impl Connector {
     /// Returns whether this connector is the queue on disk of a sink.
     pub(crate) fn is_queue(&self) -> bool {
         self.component.name.value == QUEUE
+    }
+
+    /// Returns what the queue in memory before the sink does if it is full. If the events are on disk, it blocks, because
+    /// only the queue on disk can be full for long.
+    pub(crate) fn when_memory_is_full(&self) -> WhenFull {
+        if self.queue.disk.is_some() { WhenFull::Block } else { self.queue.when_full }
+    }
+
+    /// Returns what the queue on disk does if it is full, if this connector is one.
+    pub(crate) fn when_disk_is_full(&self) -> Option<WhenFull> {
+        self.is_queue().then_some(self.queue.when_full)
     }
 
     /// Returns whether the events of the sink stay on disk until it has delivered them.

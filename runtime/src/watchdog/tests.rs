@@ -1,5 +1,6 @@
 use std::{
     future::poll_fn,
+    ops::Range,
     pin::{Pin, pin},
     sync::{Arc, Mutex},
     task::{Context, Poll, Waker},
@@ -7,7 +8,7 @@ use std::{
 };
 
 use tremor_abi::connector::Hook;
-use tremor_pdk::{Batch, Demand, Exception, Grant, Halves, Pull, Result, Sides};
+use tremor_pdk::{Acks, Batch, Demand, Error, Exception, Grant, Halves, Pull, Result, Sides};
 
 use super::{
     Call, Calls, Limit, Limits, Overrun,
@@ -44,6 +45,24 @@ impl DynSource for Hangs {
     }
 
     fn give_up(&mut self, _: &mut Batch) {}
+
+    fn acks(&mut self) -> Result<Option<Box<dyn Acks>>> {
+        Ok(Some(Box::new(Self)))
+    }
+}
+
+impl Acks for Hangs {
+    fn ack(&mut self, _: u64) -> Result<()> {
+        Ok(())
+    }
+
+    fn fail(&mut self, _: u64, _: &[Range<usize>]) -> Result<()> {
+        Err(Error::bad_data("refused"))
+    }
+
+    fn fail_unknown(&mut self, _: u64, _: Range<usize>) -> Result<()> {
+        Err(Error::bad_data("unknown"))
+    }
 }
 
 impl DynSink for Hangs {
@@ -106,6 +125,17 @@ fn deliver(sink: &mut Box<dyn DynSink>, events: usize) {
     (0..events).for_each(|_| batch.push_message(b"event"));
     let mut context = Context::from_waker(Waker::noop());
     assert!(sink.poll_deliver(&mut context, 0, &mut batch).is_pending());
+}
+
+/// Otherwise a queue on disk would keep these events as refused, instead of delivering them again.
+#[test]
+fn lost_events_of_a_watched_source_are_not_reported_as_refused() {
+    let (_, calls) = watched();
+    let mut source = connected(&mut *connector(&calls)).source.unwrap();
+    let mut acks = source.acks().unwrap().unwrap();
+    let error = |result: Result<()>| result.unwrap_err().to_string();
+    assert_eq!(error(acks.fail_unknown(1, 0..2)), "unknown");
+    assert_eq!(error(acks.fail(1, std::slice::from_ref(&(0..2)))), "refused");
 }
 
 #[test]

@@ -177,11 +177,47 @@ fn about_components(text: &mut Text, flows: &[FlowStatus]) {
 fn about_stored(text: &mut Text, flows: &[FlowStatus]) {
     let name = "tremor_stored_events";
     text.family(name, Kind::Gauge, "Durable events in the queue on disk of a sink.");
-    for ([flow, component, _], of) in components(flows) {
-        if let Some(stored) = of.stored {
-            text.sample(name, &[flow, component], stored.now);
-        }
+    let stored = || components(flows).filter_map(|(labels, of)| Some((labels, of.stored?)));
+    for ([flow, component, _], of) in stored() {
+        text.sample(name, &[flow, component], of.now);
     }
+    let name = "tremor_stored_bytes";
+    text.family(name, Kind::Gauge, "Bytes of the segments with these events.");
+    for ([flow, component, _], of) in stored() {
+        text.sample(name, &[flow, component], of.bytes);
+    }
+    let name = "tremor_stored_oldest_seconds";
+    text.family(name, Kind::Gauge, "Age of the oldest of these events; 0 if there is none.");
+    for ([flow, component, _], of) in stored() {
+        text.sample(name, &[flow, component], of.oldest_seconds.unwrap_or_default());
+    }
+    let name = "tremor_stored_damaged_parts_total";
+    let help = "Damaged parts that were found in the files of the queue on disk of a sink.";
+    text.family(name, Kind::Counter, help);
+    for ([flow, component, _], of) in stored() {
+        text.sample(name, &[flow, component], of.damaged_parts);
+    }
+    let name = "tremor_stored_sync_seconds";
+    let help = "Time until the disk had made what was written to a queue durable.";
+    text.family(name, Kind::Histogram, help);
+    for ([flow, component, _], of) in stored() {
+        histogram(text, name, &[flow, component], of.syncs);
+    }
+}
+
+/// Writes the samples of a histogram.
+fn histogram(text: &mut Text, name: &str, labels: &[(&str, &str)], latencies: Latencies) {
+    let [bucket, sum, count] = ["bucket", "sum", "count"].map(|it| format!("{name}_{it}"));
+    let Latencies { counts, sum: took } = latencies;
+    let mut total = 0;
+    let bounds = BOUNDS.iter().map(f64::to_string).chain(["+Inf".to_owned()]);
+    for (bound, count) in bounds.zip(counts) {
+        total += count;
+        let labels: Vec<_> = labels.iter().copied().chain([("le", &*bound)]).collect();
+        text.sample(&bucket, &labels, total);
+    }
+    text.sample(&sum, labels, took.as_secs_f64());
+    text.sample(&count, labels, total);
 }
 
 fn about_memory(text: &mut Text, flows: &[FlowStatus]) {
@@ -210,17 +246,10 @@ fn about_deliveries(text: &mut Text, flows: &[FlowStatus]) {
     let name = "tremor_delivery_seconds";
     let help = "Time until a connector completed a delivery, which is a batch of events.";
     text.family(name, Kind::Histogram, help);
-    let [bucket, sum, count] = ["bucket", "sum", "count"].map(|it| format!("{name}_{it}"));
-    for ([flow, component, role], of) in components(flows) {
-        let Some(Latencies { counts, sum: took }) = of.latencies else { continue };
-        let mut total = 0;
-        let bounds = BOUNDS.iter().map(f64::to_string).chain(["+Inf".to_owned()]);
-        for (bound, count) in bounds.zip(counts) {
-            total += count;
-            text.sample(&bucket, &[flow, component, role, ("le", &bound)], total);
+    for (labels, of) in components(flows) {
+        if let Some(latencies) = of.latencies {
+            histogram(text, name, &labels, latencies);
         }
-        text.sample(&sum, &[flow, component, role], took.as_secs_f64());
-        text.sample(&count, &[flow, component, role], total);
     }
 }
 

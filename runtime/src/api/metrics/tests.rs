@@ -132,7 +132,14 @@ pub(in crate::api) fn flow() -> FlowStatus {
             queue,
             latencies,
             replays_failed: None,
-            stored: (kind == Kind::Sink).then_some(Stored { at_start: 5, now: 70 }),
+            stored: (kind == Kind::Sink).then_some(Stored {
+                at_start: 5,
+                now: 70,
+                bytes: 4_096,
+                oldest_seconds: Some(1.5),
+                damaged_parts: 2,
+                syncs: latencies.unwrap_or_default(),
+            }),
         }
     };
     let errors = BTreeMap::from([("connection lost", 3)]);
@@ -184,7 +191,16 @@ fn text_is_valid_for_unusual_names_of_flows() {
     let state = find(&samples, "tremor_flow_state", &[("flow", ODD), ("state", "draining")]);
     assert_eq!(state[0].2, 1.0);
     assert_eq!(find(&samples, "tremor_queue_bytes", &[("role", "sink")])[0].2, 900.0);
-    assert_eq!(find(&samples, "tremor_stored_events", &of_flow)[0].2, 70.0);
+    for (name, expected) in [
+        ("tremor_stored_events", 70.0),
+        ("tremor_stored_bytes", 4_096.0),
+        ("tremor_stored_oldest_seconds", 1.5),
+        ("tremor_stored_damaged_parts_total", 2.0),
+        ("tremor_stored_sync_seconds_sum", 1.5),
+        ("tremor_stored_sync_seconds_count", 12.0),
+    ] {
+        assert_eq!(find(&samples, name, &of_flow)[0].2, expected, "{name}");
+    }
     assert_eq!(find(&samples, "tremor_errors_total", &[("kind", "connection lost")])[0].2, 3.0);
     let pulls = [("operation", "pull"), ("kind", "timeout")];
     assert_eq!(find(&samples, "tremor_retries_total", &pulls)[0].2, 5.0);

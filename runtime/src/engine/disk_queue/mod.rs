@@ -4,8 +4,14 @@
 //! record is durable, so the sources before Q are acknowledged then. The source of Q reads one record as one batch. When
 //! the sink S has delivered the events, or another component has settled them, the record is settled in the log.
 //!
-//! A folder or module in this list imports only from those after it: `sink` and `source`; `opened`; `rejected`; `record`.
+//! A folder or module in this list imports only from those after it: `sink` and `source`; `full`; `opened`; `rejected`;
+//! `record`, `holder`,
+//! `identity`, `age` and `timed`.
 
+mod age;
+mod full;
+mod holder;
+mod identity;
 mod opened;
 mod record;
 mod rejected;
@@ -13,6 +19,7 @@ mod sink;
 mod source;
 #[cfg(test)]
 mod tests;
+mod timed;
 
 use std::{
     path::PathBuf,
@@ -20,29 +27,44 @@ use std::{
 };
 
 use tremor_abi::connector::Hook;
-use tremor_log::{Log, OpenError, Options};
-use tremor_pdk::{Error, Halves, Result, Sides, lock};
+use tremor_log::{Log, OpenError, Options, SystemDisk};
+use tremor_pdk::{Error, ErrorPolicy, Halves, Result, Sides, lock};
 
-use self::{opened::OpenQueue, sink::QueueSink, source::QueueSource};
+use self::{
+    identity::Identity, opened::OpenQueue, sink::QueueSink, source::QueueSource, timed::TimedDisk,
+};
 use crate::dynamic::{BoxFuture, CodecRequirement, DynConnector, DynHalves, DynSink, DynSource};
 use crate::engine::{
     control::Control,
     handle::connection::Connection,
     parts::{ConnectorType, MakeConnector},
     sync::flush_request::FlushRequest,
-    tracking::stored::StoredCounters,
+    tracking::{stats::Stats, stored::StoredCounters},
 };
 use crate::executor;
+use crate::flow::WhenFull;
 use crate::memory::Account;
+
+/// Memory of the batches that the sink of a queue has taken, in bytes, from which on it takes no further one. As many
+/// bytes of records wait for the disk at most, unless a batch is larger.
+pub(crate) const MOST_STAGED: usize = 4 << 20;
 
 /// Settings of a queue on disk, and objects that all its instances share.
 pub(crate) struct DiskQueue {
     /// Name of the queue's connector.
     pub(crate) name: Arc<str>,
+    /// Name of the sink to which the queue belongs.
+    pub(crate) sink: Arc<str>,
     /// Folder of the queue.
     pub(crate) path: PathBuf,
     /// Maximum bytes of all files of the queue.
     pub(crate) max_bytes: u64,
+    /// `true` if events get metadata by which a peer recognises repeated ones.
+    pub(crate) identify: bool,
+    /// The treatment of events for which the queue has no capacity.
+    pub(crate) when_full: WhenFull,
+    /// Metrics of the sink of the queue.
+    pub(crate) stats: Arc<Stats>,
     /// Names of the flow and of the sink, which the folder of the queue must belong to.
     pub(crate) owner: String,
     pub(crate) control: Arc<Control>,
@@ -54,25 +76,47 @@ pub(crate) struct DiskQueue {
 }
 
 impl DiskQueue {
-    /// Returns the connector of the queue.
-    pub(crate) fn connector(self) -> ConnectorType {
-        let (queue, opened) = (Arc::new(self), Arc::<Mutex<_>>::default());
+    /// Opens the log, and returns the connector of the queue. If the disk fails, the connector opens the log. Blocks the
+    /// thread.
+    ///
+    /// # Errors
+    /// The queue cannot be opened by this process, for example because another process uses it.
+    pub(crate) fn connector(self) -> Result<ConnectorType> {
+        let opened = match self.open() {
+            Ok(opened) => Some(Arc::new(opened)),
+            Err(error) if error.policy() == ErrorPolicy::RECONNECT => None,
+            Err(error) => return Err(error),
+        };
+        let (queue, opened) = (Arc::new(self), Arc::new(Mutex::new(opened)));
         let make: MakeConnector = Box::new(move |connection, _| {
             let (queue, opened, connection) = (queue.clone(), opened.clone(), connection.clone());
             Ok(Box::new(QueueConnector { queue, opened, connection }))
         });
-        ConnectorType { codec: None, make }
+        Ok(ConnectorType { codec: None, make })
     }
 
     /// Opens the log. Blocks the thread.
     fn open(&self) -> Result<OpenQueue> {
-        let options = Options { owner: self.owner.clone(), ..Options::new(self.max_bytes) };
+        let disk = Arc::new(TimedDisk {
+            disk: SystemDisk,
+            clock: self.control.clock().clone(),
+            counters: self.counters.clone(),
+        });
+        let options = Options { owner: self.owner.clone(), disk, ..Options::new(self.max_bytes) };
         let (log, found) = Log::open(&self.path, options).map_err(|error| match &error {
             // The connector tries again.
             OpenError::Device(_) => Error::connection_refused(error),
+            OpenError::InUse(folder) => Error::configuration(format_args!(
+                "the queue on disk {} is in use by {}; stop that process, or set another folder",
+                folder.display(),
+                holder::of(folder)
+            )),
             _ => Error::configuration(error),
         })?;
-        Ok(OpenQueue::new(self, log, found))
+        let identity = self.identify.then(|| Identity::of(&self.path)).transpose()?;
+        let opened = OpenQueue::new(self, log, found, identity);
+        opened.report(&self.name);
+        Ok(opened)
     }
 }
 
@@ -100,7 +144,6 @@ impl DynConnector for QueueConnector {
             } else {
                 let queue = self.queue.clone();
                 let opened = Arc::new(blocking(move || queue.open()).await??);
-                opened.report(&self.queue.name);
                 *lock(&self.opened) = Some(opened.clone());
                 opened
             };

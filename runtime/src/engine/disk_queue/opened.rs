@@ -1,7 +1,7 @@
 //! The open log of a queue, with the state that its source and its sink share.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     hash::{BuildHasher, RandomState},
     ops::Range,
     path::PathBuf,
@@ -13,26 +13,38 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tremor_log::{Damage, Log, Opened};
+use tremor_abi::batch::HostBatch;
+use tremor_log::{Damage, Log, Opened, Status};
 use tremor_pdk::{Acks, Result, lock};
 
-use super::{DiskQueue, rejected::RejectedFiles};
+use super::{
+    DiskQueue, age::Ages, identity::Identity, record::RecordReader, rejected::RejectedFiles,
+};
 use crate::engine::{
     control::{Control, Phase},
     retry::backoff::{Attempts, Policy},
     sync::flush_request::FlushRequest,
-    tracking::stored::StoredCounters,
+    tracking::{stats::Stats, stored::StoredCounters},
 };
+use crate::flow::WhenFull;
 use crate::memory::Account;
 
 /// Waits before a record is delivered again whose events were lost without an answer.
 const AGAIN: Policy =
     Policy { attempts: None, first: Duration::from_millis(100), max: Duration::from_secs(30) };
 
+/// Time after which a source that waits until records are settled is reported. Each start of a run waits for a moment.
+const LONG_WAIT: Duration = Duration::from_secs(10);
+
 /// The open log of a queue.
 pub(super) struct OpenQueue {
     pub(super) log: Log,
     pub(super) path: PathBuf,
+    /// Name of the sink to which the queue belongs.
+    pub(super) sink: Arc<str>,
+    pub(super) when_full: WhenFull,
+    /// Metrics of the sink of the queue.
+    pub(super) stats: Arc<Stats>,
     /// Maximum bytes of a record.
     pub(super) max_record: usize,
     /// Random number of this run of the queue.
@@ -45,6 +57,9 @@ pub(super) struct OpenQueue {
     /// Account of the memory of records.
     pub(super) account: Arc<Account>,
     found: Opened,
+    /// `None` unless events get metadata by which a peer recognises repeated ones.
+    pub(super) identity: Option<Identity>,
+    ages: Mutex<Ages>,
     state: Mutex<State>,
     /// `true` if there may be records that the source has not read.
     has_more: AtomicBool,
@@ -54,12 +69,20 @@ pub(super) struct OpenQueue {
 struct State {
     /// Records whose pull has not ended, by the number of the pull.
     handed_out: HashMap<u64, HandedOut>,
+    /// Numbers of the records that were handed out and are not settled. They are not dropped.
+    taken: HashSet<u64>,
+    /// Number of connections so far.
+    connections: u64,
+    /// Number of the last record that was dropped. Earlier ones that were not handed out are gone too.
+    dropped_to: u64,
     /// Records that have to be delivered again, each with the time from which it may be.
     again: VecDeque<(Instant, HandedOut)>,
     /// Records with events that the sink has refused, each with the positions of these events.
     refused: VecDeque<(HandedOut, Vec<Range<usize>>)>,
     /// `true` while no record can be read before others are settled.
     waits_for_settlement: bool,
+    /// Time since which the source waits until records are settled.
+    waits_since: Option<Instant>,
     /// `true` once nothing more is appended.
     has_ended: bool,
     /// The task of the source, while it waits.
@@ -81,20 +104,32 @@ impl HandedOut {
 }
 
 impl OpenQueue {
-    pub(super) fn new(queue: &DiskQueue, log: Log, found: Opened) -> Self {
+    pub(super) fn new(
+        queue: &DiskQueue,
+        log: Log,
+        found: Opened,
+        identity: Option<Identity>,
+    ) -> Self {
         let DiskQueue { path, max_bytes, control, counters, flush_request, account, .. } = queue;
+        let DiskQueue { sink, when_full, stats, .. } = queue;
         counters.opened(found.events);
+        let rejected = RejectedFiles::new(path, *max_bytes, log.status().settled);
         Self {
             max_record: usize::try_from(log.max_record()).unwrap_or(usize::MAX),
-            log,
             path: path.clone(),
+            sink: sink.clone(),
+            when_full: *when_full,
+            stats: stats.clone(),
             run: RandomState::new().hash_one(path),
             control: control.clone(),
             counters: counters.clone(),
             flush_request: flush_request.clone(),
-            rejected: Arc::new(Mutex::new(RejectedFiles::new(path, *max_bytes))),
+            rejected: Arc::new(Mutex::new(rejected)),
             account: account.clone(),
+            ages: Mutex::new(Ages::new(oldest(&log))),
+            log,
             found,
+            identity,
             state: Mutex::default(),
             has_more: AtomicBool::new(true),
         }
@@ -128,12 +163,29 @@ impl OpenQueue {
         state.handed_out.clear();
         state.again.clear();
         state.refused.clear();
+        state.taken.clear();
+        // The log no longer returns what was dropped, and what was handed out is not dropped.
+        state.dropped_to = 0;
+        state.connections += 1;
         state.waits_for_settlement = false;
+        state.waits_since = None;
         self.set_has_more();
     }
 
-    /// Records that a record became durable.
-    pub(super) fn added(&self, events: u64) {
+    /// Sets the numbers of the queue that change without an event: bytes, damage, and the age of the oldest event.
+    pub(super) fn update_condition(&self, status: &Status) {
+        let certain = self.found.damage.iter().filter(|it| it.kind.is_certain()).count();
+        let now = self.control.clock().now_ns();
+        let oldest = (self.counters.stored().now > 0)
+            .then(|| lock(&self.ages).oldest(status.settled, now))
+            .flatten();
+        let damaged = status.damaged_parts + certain as u64;
+        self.counters.set_condition(status.live_bytes, damaged, oldest);
+    }
+
+    /// Records that the record `number` became durable.
+    pub(super) fn added(&self, number: u64, events: u64) {
+        lock(&self.ages).add(number, self.control.clock().now_ns());
         self.counters.add(events);
         self.set_has_more();
         self.wake_source();
@@ -184,6 +236,37 @@ impl OpenQueue {
         lock(&self.state).handed_out.insert(pull, record);
     }
 
+    /// Marks a record as handed out, so that it is not dropped. Returns `false` if the record was dropped.
+    pub(super) fn take_out(&self, number: u64) -> bool {
+        let mut state = lock(&self.state);
+        let is_there = number > state.dropped_to;
+        if is_there {
+            state.taken.insert(number);
+        }
+        is_there
+    }
+
+    /// Returns the number of the current connection.
+    pub(super) fn connection(&self) -> u64 {
+        lock(&self.state).connections
+    }
+
+    /// Drops a record with this number of events, because the queue is full. Returns `Some(false)` if the record was
+    /// handed out, and `None` if `connection` has ended. Call this in ascending order within a connection.
+    pub(super) fn drop_record(&self, connection: u64, number: u64, events: u64) -> Option<bool> {
+        let mut state = lock(&self.state);
+        if state.connections != connection {
+            return None;
+        }
+        if state.taken.contains(&number) {
+            return Some(false);
+        }
+        state.dropped_to = number;
+        drop(state);
+        self.end_record(number, events);
+        Some(true)
+    }
+
     /// Returns whether all records that were handed out are settled.
     pub(super) fn is_settled(&self) -> bool {
         let state = lock(&self.state);
@@ -194,6 +277,20 @@ impl OpenQueue {
     pub(super) fn waits_for_settlement(&self) -> bool {
         let state = lock(&self.state);
         state.waits_for_settlement || state.has_ended
+    }
+
+    /// Sets whether the source waits until records are settled. While it does, the sink delivers what it has.
+    pub(super) fn set_waits(&self, waits: bool) {
+        self.flush_request.set(waits);
+        let since = &mut lock(&self.state).waits_since;
+        *since = waits.then(|| since.unwrap_or_else(|| self.control.clock().now()));
+    }
+
+    /// Returns whether the source has waited for long until records are settled, although it has more.
+    pub(super) fn waits_for_long(&self) -> bool {
+        let state = lock(&self.state);
+        let since = state.waits_since.filter(|_| !state.has_ended);
+        since.is_some_and(|since| self.control.clock().elapsed(since) >= LONG_WAIT)
     }
 
     /// Returns whether nothing more is appended.
@@ -235,9 +332,14 @@ impl OpenQueue {
 
     /// Settles a record: the queue no longer needs it.
     pub(super) fn settle(&self, record: &HandedOut) {
-        self.log.settle(record.number);
-        self.counters.settle(record.events);
+        self.end_record(record.number, record.events);
+    }
+
+    fn end_record(&self, number: u64, events: u64) {
+        self.log.settle(number);
+        self.counters.settle(events);
         let mut state = lock(&self.state);
+        state.taken.remove(&number);
         if std::mem::take(&mut state.waits_for_settlement) {
             self.set_has_more();
         }
@@ -249,6 +351,13 @@ impl OpenQueue {
     fn take(&self, pull: u64) -> Option<HandedOut> {
         lock(&self.state).handed_out.remove(&pull)
     }
+}
+
+/// Returns the number of the oldest record of a log, and the time in ns at which its first event was read.
+fn oldest(log: &Log) -> Option<(u64, u64)> {
+    let record = log.reader().next().ok()??;
+    let stored = RecordReader::new().read(record.number, &record.bytes).ok()?;
+    Some((record.number, stored.batch.events().first()?.ingest_ns))
 }
 
 /// Receives the ends of the pulls of a queue's source.

@@ -1,6 +1,6 @@
 //! Records of a queue on disk: the batches of a flow as frames.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, ops::Range};
 
 use tremor_abi::{
     batch::{Format, HostBatch, Pool},
@@ -21,7 +21,8 @@ const POOLED: usize = 8;
 /// A record that is not appended yet.
 pub(super) struct NewRecord {
     pub(super) bytes: Vec<u8>,
-    pub(super) events: u64,
+    /// Positions of the events in their batch.
+    pub(super) events: Range<usize>,
 }
 
 /// The records of a batch.
@@ -52,7 +53,7 @@ impl RecordWriter {
         self.identify(batch);
         let mut written = Written::default();
         if batch.len() <= MAX_EVENTS
-            && let Ok(record) = self.record(batch)
+            && let Ok(record) = self.record(batch, 0)
         {
             written.records.push_back(record);
             return written;
@@ -60,10 +61,10 @@ impl RecordWriter {
         let mut position = 0;
         for part in parts(batch) {
             for part in frame::divide(part, Medium::Disk, self.limit) {
-                let result = part.map_err(|refused| refused.error).and_then(|it| self.record(&it));
-                let events = match result {
+                let result = part.map_err(|refused| refused.error);
+                let events = match result.and_then(|it| self.record(&it, position)) {
                     Ok(record) => {
-                        let events = usize::try_from(record.events).unwrap_or(usize::MAX);
+                        let events = record.events.len();
                         written.records.push_back(record);
                         events
                     }
@@ -81,11 +82,12 @@ impl RecordWriter {
         written
     }
 
-    fn record(&mut self, batch: &Batch) -> Result<NewRecord, FrameError> {
-        let prepared = self.encoder.prepare(batch)?;
+    /// Writes a part of a batch. `position` is that of its first event.
+    fn record(&mut self, part: &Batch, position: usize) -> Result<NewRecord, FrameError> {
+        let prepared = self.encoder.prepare(part)?;
         let mut bytes = Vec::new();
         prepared.append_to(0, &mut bytes);
-        Ok(NewRecord { bytes, events: batch.len() as u64 })
+        Ok(NewRecord { bytes, events: position..position + part.len() })
     }
 
     fn identify(&self, batch: &mut Batch) {
@@ -212,7 +214,7 @@ mod tests {
         let message = r#"{ "a":[1,2,3,4,5,6,7,8,9],"b":"text" }"#;
         let mut batch = decoded(vec![message.to_owned(); 10]);
         let written = RecordWriter::new(LIMIT, 7).write(&mut batch);
-        assert_eq!((written.records.len(), written.records[0].events), (1, 10));
+        assert_eq!((written.records.len(), written.records[0].events.clone()), (1, 0..10));
         let most = 64 + 10 * (56 + message.len() + 8);
         assert!(written.records[0].bytes.len() <= most, "{}", written.records[0].bytes.len());
         assert_eq!(values(&written), vec![r#"{"a":[1,2,3,4,5,6,7,8,9],"b":"text"}"#; 10]);
@@ -237,8 +239,8 @@ mod tests {
     fn record_has_a_position_for_each_event() {
         let mut batch = decoded((0..MAX_EVENTS + 3).map(|it| it.to_string()));
         let written = RecordWriter::new(16 << 20, 7).write(&mut batch);
-        let events: Vec<_> = written.records.iter().map(|it| it.events).collect();
-        assert_eq!(events, [MAX_EVENTS as u64, 3]);
+        let events: Vec<_> = written.records.iter().map(|it| it.events.clone()).collect();
+        assert_eq!(events, [0..MAX_EVENTS, MAX_EVENTS..MAX_EVENTS + 3]);
         assert_eq!(values(&written).last(), Some(&(MAX_EVENTS + 2).to_string()));
     }
 

@@ -2,8 +2,9 @@
 //! files of JSON lines beside the queue.
 
 use std::{
+    collections::HashSet,
     fs::{self, DirBuilder, File, OpenOptions},
-    io::{self, Write},
+    io::{self, BufRead, BufReader, Write},
     ops::Range,
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
@@ -21,6 +22,9 @@ pub(super) const FOLDER: &str = "rejected";
 /// Extension of the files.
 const EXTENSION: &str = "jsonl";
 
+/// Maximum bytes of a line up to the position of the event.
+const HEAD: usize = 64;
+
 /// Least limit of all files, in bytes.
 const LEAST_BYTES: u64 = 1 << 20;
 
@@ -32,16 +36,26 @@ pub(super) struct RejectedFiles {
     limit: u64,
     /// The current file, and its durable length in bytes.
     file: Option<(File, u64)>,
+    /// The number up to which all records were settled when the queue was opened.
+    settled: u64,
+    /// Events of later records in the files of earlier runs: a run may have been killed after it kept them, and before it
+    /// was durable that their records are settled. `None` until the files were read.
+    kept: Option<HashSet<Kept>>,
 }
 
+/// The number of a record, and the position of an event in it.
+type Kept = (u64, usize);
+
 impl RejectedFiles {
-    /// Creates the writer for a queue of at most `max_bytes` bytes in the folder `queue`. Creates no file.
-    pub(super) fn new(queue: &Path, max_bytes: u64) -> Self {
+    /// Creates the writer for a queue of at most `max_bytes` bytes in the folder `queue`, in which all records up to the
+    /// number `settled` are settled. Creates no file.
+    pub(super) fn new(queue: &Path, max_bytes: u64, settled: u64) -> Self {
         let limit = (max_bytes / 8).max(LEAST_BYTES);
-        Self { folder: queue.join(FOLDER), limit, file: None }
+        Self { folder: queue.join(FOLDER), limit, file: None, settled, kept: None }
     }
 
-    /// Appends the events of a record at these positions, and makes them durable. Blocks the thread.
+    /// Appends the events of a record at these positions, except those that an earlier run has appended, and makes them
+    /// durable. Blocks the thread.
     ///
     /// # Errors
     /// Returns an error if the record cannot be read, the disk fails, or the files have reached their limit. The caller
@@ -52,8 +66,17 @@ impl RejectedFiles {
         record: &[u8],
         positions: &[Range<usize>],
     ) -> Result<()> {
+        if self.kept.is_none() {
+            let kept = read(&self.folder, self.settled);
+            self.kept = Some(kept.map_err(|error| failed(&self.folder, &error))?);
+        }
+        let is_new = |at: &usize| self.kept.as_ref().is_none_or(|it| !it.contains(&(number, *at)));
+        let positions: Vec<_> = positions.iter().cloned().flatten().filter(is_new).collect();
+        if positions.is_empty() {
+            return Ok(());
+        }
         let batch = RecordReader::new().read(number, record)?.batch;
-        let lines = lines(number, &batch, positions);
+        let lines = lines(number, &batch, &positions);
         let path = self.folder.display();
         let used = used(&self.folder).map_err(|error| failed(&self.folder, &error))?;
         if used + lines.len() as u64 > self.limit {
@@ -80,6 +103,8 @@ impl RejectedFiles {
         }
         let synced = file.sync_data();
         if synced.is_err() {
+            // The lines are written again, to another file. If this fails too, they are there twice.
+            let _ = file.set_len(*len);
             self.file = None;
         } else {
             *len += lines.len() as u64;
@@ -95,6 +120,43 @@ fn failed(folder: &Path, error: &io::Error) -> Error {
          permissions"
     ))
     .with_policy(ErrorPolicy::RETRY)
+}
+
+/// Returns the events of records after the number `settled` in all files, and makes them durable.
+fn read(folder: &Path, settled: u64) -> io::Result<HashSet<Kept>> {
+    let mut kept = HashSet::new();
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(kept),
+        entries => entries?,
+    };
+    for entry in entries {
+        let path = entry?.path();
+        if path.extension().is_none_or(|it| it != EXTENSION) {
+            continue;
+        }
+        let mut file = BufReader::new(OpenOptions::new().read(true).append(true).open(path)?);
+        let (known, mut line) = (kept.len(), Vec::new());
+        while file.read_until(b'\n', &mut line)? > 0 {
+            // A line without an end was being written when the process was killed.
+            let event = line.strip_suffix(b"\n").and_then(parse);
+            kept.extend(event.filter(|(number, _)| *number > settled));
+            line.clear();
+        }
+        if kept.len() > known {
+            file.get_ref().sync_data()?;
+        }
+    }
+    Ok(kept)
+}
+
+/// Returns the event of a line, from the beginning of the line.
+fn parse(line: &[u8]) -> Option<Kept> {
+    let head = std::str::from_utf8(&line[..line.len().min(HEAD)]);
+    // The limit may divide a character of the event.
+    let head = head.or_else(|error| std::str::from_utf8(&line[..error.valid_up_to()])).ok()?;
+    let (number, rest) = head.strip_prefix("{\"record\":")?.split_once(',')?;
+    let (position, _) = rest.strip_prefix("\"position\":")?.split_once(',')?;
+    Some((number.parse().ok()?, position.parse().ok()?))
 }
 
 /// Returns the bytes of all files.
@@ -131,12 +193,16 @@ fn create(folder: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Returns a line for each event: an object with the number of the record, the time when the event was read, the event,
-/// and its metadata if it has any.
-fn lines(number: u64, batch: &Batch, positions: &[Range<usize>]) -> Vec<u8> {
+/// Returns a line for each event: an object with the number of the record, the position of the event in it, the time when
+/// the event was read, the event, and its metadata if it has any.
+fn lines(number: u64, batch: &Batch, positions: &[usize]) -> Vec<u8> {
     let (mut encoder, mut lines) = (json::Encoder::default(), Vec::new());
-    for event in positions.iter().filter_map(|it| batch.events().get(it.clone())).flatten() {
-        let head = format!("{{\"record\":{number},\"ingest_ns\":{},\"event\":", event.ingest_ns);
+    for position in positions {
+        let Some(event) = batch.events().get(*position) else { continue };
+        let head = format!(
+            "{{\"record\":{number},\"position\":{position},\"ingest_ns\":{},\"event\":",
+            event.ingest_ns
+        );
         lines.extend_from_slice(head.as_bytes());
         write(&mut encoder, batch.value(event), batch.original(event), &mut lines);
         if let Some(metadata) = batch.metadata(event) {
@@ -166,7 +232,7 @@ fn write(
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, slice};
+    use std::{fs, path::Path, slice};
 
     use tremor_pdk::Batch;
 
@@ -183,26 +249,48 @@ mod tests {
         written.records.pop_front().unwrap().bytes
     }
 
+    fn kept(queue: &Path, file: u32) -> String {
+        fs::read_to_string(queue.join(FOLDER).join(format!("000000000{file}.jsonl"))).unwrap()
+    }
+
     #[test]
     fn refused_events_of_a_record_are_lines_of_json() {
         let queue = tempfile::tempdir().unwrap();
         let record = record(&["1", r#"{ "a": "b" }"#, "3"]);
         for run in 1..3 {
-            let mut files = RejectedFiles::new(queue.path(), 1 << 20);
+            let mut files = RejectedFiles::new(queue.path(), 1 << 20, 6);
             files.keep(5, &record, &[0..1, 1..2]).unwrap();
             files.keep(6, &record, slice::from_ref(&(2..3))).unwrap();
-            let file = queue.path().join(FOLDER).join(format!("000000000{run}.jsonl"));
-            let expected = "{\"record\":5,\"ingest_ns\":0,\"event\":1}\n\
-                            {\"record\":5,\"ingest_ns\":0,\"event\":{\"a\":\"b\"}}\n\
-                            {\"record\":6,\"ingest_ns\":0,\"event\":3}\n";
-            assert_eq!(fs::read_to_string(file).unwrap(), expected);
+            let expected = "{\"record\":5,\"position\":0,\"ingest_ns\":0,\"event\":1}\n\
+                            {\"record\":5,\"position\":1,\"ingest_ns\":0,\"event\":{\"a\":\"b\"}}\n\
+                            {\"record\":6,\"position\":2,\"ingest_ns\":0,\"event\":3}\n";
+            assert_eq!(kept(queue.path(), run), expected);
         }
+    }
+
+    /// The first run was killed before it was durable that the record is settled, and while it wrote another line.
+    #[test]
+    fn events_that_an_earlier_run_has_kept_are_not_kept_again() {
+        let queue = tempfile::tempdir().unwrap();
+        let record = record(&["1", "2", "3"]);
+        let mut files = RejectedFiles::new(queue.path(), 1 << 20, 4);
+        files.keep(5, &record, slice::from_ref(&(0..2))).unwrap();
+        let path = queue.path().join(FOLDER).join("0000000001.jsonl");
+        let whole = kept(queue.path(), 1);
+        fs::write(&path, &whole[..whole.len() - 1]).unwrap();
+        let mut files = RejectedFiles::new(queue.path(), 1 << 20, 4);
+        files.keep(5, &record, slice::from_ref(&(0..1))).unwrap();
+        assert!(!queue.path().join(FOLDER).join("0000000002.jsonl").exists());
+        files.keep(5, &record, slice::from_ref(&(0..3))).unwrap();
+        let lines: Vec<_> = kept(queue.path(), 2).lines().map(str::to_owned).collect();
+        assert_eq!(lines.len(), 2);
+        assert!(lines[0].ends_with("\"event\":2}") && lines[1].ends_with("\"event\":3}"));
     }
 
     #[test]
     fn files_do_not_exceed_their_limit() {
         let queue = tempfile::tempdir().unwrap();
-        let mut files = RejectedFiles::new(queue.path(), 1 << 20);
+        let mut files = RejectedFiles::new(queue.path(), 1 << 20, 0);
         let record = record(&[&format!("\"{}\"", "x".repeat(300_000))]);
         for number in 1..4 {
             files.keep(number, &record, slice::from_ref(&(0..1))).unwrap();

@@ -4,22 +4,25 @@
 
 use std::{
     collections::VecDeque,
+    ops::Range,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
     task::{Context, Poll, Waker},
 };
 
 use tremor_log::{Appender, NotDurable, Reason, Refused};
-use tremor_pdk::{Batch, Demand, Error, Exception, Grant, Result, lock};
+use tremor_pdk::{Batch, Demand, Error, ErrorPolicy, Exception, Grant, Result, lock};
 
 use super::{
+    full::{Capacity, Relief, Reliever},
     opened::OpenQueue,
     record::{NewRecord, RecordWriter, Written},
 };
 use crate::dynamic::{BoxFuture, DynSink};
 use crate::engine::{control::Phase, handle::connection::Connection};
+use crate::flow::WhenFull;
 use crate::memory::Charge;
 
 /// Number of deliveries in flight. A commit contains at most this number of batches.
@@ -27,6 +30,9 @@ const IN_FLIGHT: usize = 64;
 
 /// The name of the problem that the connector reports while the disk takes nothing.
 const PROBLEM: &str = "disk";
+
+/// The name of the problem that the connector reports while the source waits until records are settled.
+const WAITS: &str = "settlement";
 
 /// The sink of one connection.
 pub(super) struct QueueSink {
@@ -38,6 +44,7 @@ pub(super) struct QueueSink {
     /// Slots with records that are not appended, in the order of their batches. Only the first one may append.
     order: VecDeque<usize>,
     capacity: Arc<Capacity>,
+    reliever: Reliever,
     /// `true` once the log may exceed its limit, because the flow drains.
     is_lifted: bool,
     /// Bytes of the records that are not durable.
@@ -69,42 +76,21 @@ struct Appended {
     left: usize,
     /// `true` if a record will not become durable, because the log was closed.
     is_lost: bool,
+    /// Positions of the events that the queue gave up because it is full.
+    given_up: Vec<Range<usize>>,
     waker: Option<Waker>,
-}
-
-/// The wait for capacity of the log.
-#[derive(Default)]
-struct Capacity {
-    /// `true` while the log is going to call [`Capacity::notify`].
-    is_requested: AtomicBool,
-    waker: Mutex<Option<Waker>>,
-}
-
-impl Capacity {
-    fn notify(&self) {
-        self.is_requested.store(false, Ordering::Release);
-        let waker = lock(&self.waker).take();
-        waker.into_iter().for_each(Waker::wake);
-    }
-
-    /// Wakes the task of `context` when the log may have capacity.
-    fn wait(self: &Arc<Self>, context: &Context<'_>, appender: &Appender) {
-        *lock(&self.waker) = Some(context.waker().clone());
-        if !self.is_requested.swap(true, Ordering::AcqRel) {
-            let capacity = self.clone();
-            appender.notify(move || capacity.notify());
-        }
-    }
 }
 
 impl QueueSink {
     pub(super) fn new(queue: Arc<OpenQueue>, connection: Arc<Connection>) -> Self {
+        let capacity = Arc::default();
         Self {
             appender: queue.log.appender(),
             writer: RecordWriter::new(queue.max_record, queue.run),
             slots: Vec::new(),
             order: VecDeque::new(),
-            capacity: Arc::default(),
+            reliever: Reliever::new(&queue, &capacity),
+            capacity,
             is_lifted: false,
             staged: Arc::default(),
             charge: Charge::new(queue.account.clone()),
@@ -122,7 +108,7 @@ impl QueueSink {
     }
 
     /// Writes the records of the first waiting delivery, unless they are written, and appends them. Pending if the log has
-    /// no capacity for all of them.
+    /// no capacity for all of them. If the queue is full and blocks nobody, gives up the records for which it has none.
     ///
     /// # Errors
     /// Returns an error if the log was closed.
@@ -132,7 +118,7 @@ impl QueueSink {
         slot: usize,
         batch: &mut Batch,
     ) -> Poll<Result<()>> {
-        let Self { queue, appender, writer, slots, capacity, staged, .. } = self;
+        let Self { queue, appender, writer, slots, capacity, staged, reliever, .. } = self;
         let Some(delivery) = &mut slots[slot] else { return Poll::Ready(Ok(())) };
         if !std::mem::replace(&mut delivery.is_written, true) {
             let Written { records, refused } = writer.write(batch);
@@ -144,22 +130,37 @@ impl QueueSink {
                 (delivery.progress.clone(), queue.clone(), staged.clone());
             lock(&progress.0).left += 1;
             staged.fetch_add(len, Ordering::Relaxed);
+            let positions = events.clone();
             let done = move |result: std::result::Result<u64, NotDurable>| {
                 staging.fetch_sub(len, Ordering::Relaxed);
-                if result.is_ok() {
-                    queue.added(events);
+                if let Ok(number) = result {
+                    queue.added(number, positions.len() as u64);
                 }
-                progress.ended(result.is_ok());
+                // The thread of the log must not be the last to use the queue, because dropping the log joins it.
+                drop(queue);
+                progress.ended(result, positions);
             };
             let Err(Refused { reason, record }) = appender.append(bytes, done) else { continue };
             staged.fetch_sub(len, Ordering::Relaxed);
             lock(&delivery.progress.0).left -= 1;
             delivery.records.push_front(NewRecord { bytes: record, events });
             match reason {
-                Reason::Busy | Reason::Full => {
+                Reason::Busy => {
                     capacity.wait(context, appender);
                     return Poll::Pending;
                 }
+                Reason::Full => match reliever.poll(context) {
+                    Relief::None => {
+                        capacity.wait(context, appender);
+                        return Poll::Pending;
+                    }
+                    Relief::Waits => return Poll::Pending,
+                    Relief::Again => capacity.notify(),
+                    Relief::GiveUp => {
+                        let given_up = delivery.records.drain(..).map(|it| it.events);
+                        lock(&delivery.progress.0).given_up.extend(given_up);
+                    }
+                },
                 Reason::Closed => return Poll::Ready(Err(closed())),
                 Reason::TooLarge { .. } | Reason::NotARecord(_) => {
                     return Poll::Ready(Err(Error::internal(reason)));
@@ -167,6 +168,25 @@ impl QueueSink {
             }
         }
         Poll::Ready(Ok(()))
+    }
+
+    /// Polls whether the records of a delivery are durable or given up. While they are not, and the queue blocks nobody,
+    /// makes the log give up what it has no space for.
+    fn poll_progress(
+        &mut self,
+        context: &Context<'_>,
+        progress: &Progress,
+    ) -> Poll<Result<Vec<Range<usize>>>> {
+        let polled = progress.poll(context);
+        if polled.is_ready() || self.queue.when_full.blocks() {
+            return polled;
+        }
+        // Registered before the check, so that it is not missed when the log becomes full.
+        self.capacity.wait(context, &self.appender);
+        if self.queue.log.status().is_full && self.reliever.poll(context) == Relief::Again {
+            self.capacity.notify();
+        }
+        polled
     }
 
     /// Removes a slot from the order, and wakes the next one.
@@ -181,40 +201,64 @@ impl QueueSink {
         }
     }
 
-    /// Reports a full queue and a disk that fails as a problem of the connector.
+    /// Reports a full queue, a disk that fails, and a source that waits for the sink, as problems of the connector.
     fn report(&self) {
         let status = self.queue.log.status();
+        self.queue.update_condition(&status);
         let path = self.queue.path.display();
         let problem = match status.failure {
             Some(failure) => Some(Error::connection_refused(failure)),
             None if status.is_full => Some(Error::full(format_args!(
-                "the queue on disk {path} is full; its events leave when the sink delivers them; increase \
-                 `queue.disk.max_bytes` to keep more"
+                "the queue on disk {path} is full; its events leave when the sink delivers them, and meanwhile {}; \
+                 increase `queue.disk.max_bytes` to keep more",
+                match self.queue.when_full {
+                    WhenFull::Block => "the sources wait",
+                    WhenFull::DropNewest => "new events are dropped",
+                    WhenFull::DropOldest => "the oldest events are dropped",
+                    WhenFull::DeadLetter => "new events leave through `err`",
+                }
             ))),
             None => None,
         };
-        self.connection.set_problem(PROBLEM, problem, self.queue.control.clock().now());
+        let now = self.queue.control.clock().now();
+        self.connection.set_problem(PROBLEM, problem, now);
+        let waits = self.queue.waits_for_long().then(|| {
+            Error::timeout(format_args!(
+                "the queue on disk {path} delivers nothing more until the sink has answered all events that it was \
+                 given, because those that follow are of a later run, or because too many later ones were answered; \
+                 check the sink"
+            ))
+        });
+        self.connection.set_problem(WAITS, waits, now);
     }
 }
 
 impl Progress {
-    fn ended(&self, is_durable: bool) {
+    fn ended(&self, result: std::result::Result<u64, NotDurable>, positions: Range<usize>) {
         let waker = {
             let appended = &mut *lock(&self.0);
             appended.left -= 1;
-            appended.is_lost |= !is_durable;
+            match result {
+                Ok(_) => {}
+                Err(NotDurable::Closed) => appended.is_lost = true,
+                Err(NotDurable::Full) => appended.given_up.push(positions),
+            }
             if appended.left == 0 { appended.waker.take() } else { None }
         };
         waker.into_iter().for_each(Waker::wake);
     }
 
-    fn poll(&self, context: &Context<'_>) -> Poll<Result<()>> {
+    /// Returns the positions of the events that the queue gave up, once no record waits.
+    fn poll(&self, context: &Context<'_>) -> Poll<Result<Vec<Range<usize>>>> {
         let appended = &mut *lock(&self.0);
         if appended.left > 0 {
             appended.waker = Some(context.waker().clone());
             return Poll::Pending;
         }
-        Poll::Ready(if appended.is_lost { Err(closed()) } else { Ok(()) })
+        if appended.is_lost {
+            return Poll::Ready(Err(closed()));
+        }
+        Poll::Ready(Ok(std::mem::take(&mut appended.given_up)))
     }
 }
 
@@ -222,6 +266,11 @@ impl Progress {
 /// opened again.
 fn closed() -> Error {
     Error::connection_lost("the log of the queue on disk was closed")
+}
+
+/// Returns the error for events that a full queue gives up. The engine treats them as `queue.when_full` sets.
+fn full() -> Error {
+    Error::full("the queue on disk is full").with_policy(ErrorPolicy::DEAD_LETTER)
 }
 
 impl DynSink for QueueSink {
@@ -265,12 +314,19 @@ impl DynSink for QueueSink {
                 return Poll::Ready(Err(error));
             }
         }
-        let Some(delivery) = &mut self.slots[slot] else { return Poll::Pending };
-        let Poll::Ready(durable) = delivery.progress.poll(context) else { return Poll::Pending };
-        let refused = std::mem::take(&mut delivery.refused);
-        self.slots[slot] = None;
+        let Some(delivery) = &self.slots[slot] else { return Poll::Pending };
+        let progress = delivery.progress.clone();
+        let Poll::Ready(ended) = self.poll_progress(context, &progress) else {
+            return Poll::Pending;
+        };
+        let delivery = self.slots[slot].take();
         self.charge.set(self.staged.load(Ordering::Relaxed));
-        Poll::Ready(durable.map(|()| refused))
+        let mut refused = delivery.map(|it| it.refused).unwrap_or_default();
+        Poll::Ready(ended.map(|given_up| {
+            refused.extend(given_up.into_iter().map(|events| Exception { events, error: full() }));
+            refused.sort_by_key(|it| it.events.start);
+            refused
+        }))
     }
 
     fn give_up(&mut self, slot: usize) {

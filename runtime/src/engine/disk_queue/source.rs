@@ -165,9 +165,12 @@ impl QueueSource {
 
     /// Puts the events of a record into `batch`.
     fn hand_out(&mut self, record: HandedOut, stored: StoredBatch, batch: &mut Batch) -> Pull {
-        self.queue.flush_request.set(false);
+        self.queue.set_waits(false);
         let (pull, mut events) = (batch.pull(), stored.batch);
         events.set_pull(pull);
+        if let Some(identity) = &self.queue.identity {
+            identity.add(record.number, &mut events);
+        }
         *batch = events;
         self.queue.hand_out(pull, record);
         self.charge.set(self.ready.iter().map(|it| it.bytes.len()).sum());
@@ -184,19 +187,25 @@ impl QueueSource {
     /// settled, because the streams of two runs have different numbers, so that a sink which delivers streams in order
     /// would deliver both at the same time.
     fn next_record(&mut self) -> Result<Option<(HandedOut, StoredBatch)>> {
-        if self.held.is_none()
-            && let Some(Record { number, bytes }) = self.ready.pop_front()
-        {
-            let stored = self.records.read(number, &bytes)?;
-            self.held = Some((HandedOut::new(number, stored.batch.len() as u64), stored));
+        loop {
+            if self.held.is_none()
+                && let Some(Record { number, bytes }) = self.ready.pop_front()
+            {
+                let stored = self.records.read(number, &bytes)?;
+                self.held = Some((HandedOut::new(number, stored.batch.len() as u64), stored));
+            }
+            let Some((record, stored)) = &self.held else { return Ok(None) };
+            let is_of_run = self.run == Some(stored.run);
+            if !is_of_run && !self.is_settled() {
+                return Ok(None);
+            }
+            if self.queue.take_out(record.number) {
+                self.run = Some(stored.run);
+                return Ok(self.held.take());
+            }
+            // A full queue has dropped the record after it was read.
+            self.held = None;
         }
-        let Some((_, stored)) = &self.held else { return Ok(None) };
-        let is_of_run = self.run == Some(stored.run);
-        if !is_of_run && !self.is_settled() {
-            return Ok(None);
-        }
-        self.run = Some(stored.run);
-        Ok(self.held.take())
     }
 }
 
@@ -250,7 +259,7 @@ impl DynSource for QueueSource {
                 }
             }
             let waits = self.held.is_some() || (is_empty && self.queue.waits_for_settlement());
-            self.queue.flush_request.set(waits);
+            self.queue.set_waits(waits);
             let next = self.queue.next_again().filter(|_| !is_reading);
             if self.alarm.poll_earliest(context, [(next, ())]).is_pending() {
                 return Poll::Pending;

@@ -2,13 +2,14 @@
 
 use std::{
     future::poll_fn,
+    ops::Range,
     sync::Arc,
     task::{Context, Poll, Waker},
     time::Duration,
 };
 
 use tremor_abi::batch::HostBatch;
-use tremor_pdk::{Acks, Batch, Grant, Pull};
+use tremor_pdk::{Acks, Batch, ErrorKind, Grant, Pull};
 
 use super::{DiskQueue, QueueSink, QueueSource, opened::OpenQueue};
 use crate::{
@@ -18,9 +19,13 @@ use crate::{
     engine::{
         control::{Control, Phase},
         handle::connection::Connection,
-        tracking::stored::{Stored, StoredCounters},
+        tracking::{
+            stats::Stats,
+            stored::{Stored, StoredCounters},
+        },
     },
     executor::block_on,
+    flow::WhenFull,
     memory::MemoryBudget,
 };
 
@@ -29,17 +34,30 @@ struct Folder {
     temporary: tempfile::TempDir,
     control: Arc<Control>,
     counters: Arc<StoredCounters>,
+    stats: Arc<Stats>,
+    when_full: WhenFull,
+    identify: bool,
 }
 
 impl Folder {
     fn new() -> Self {
+        Self::with(WhenFull::Block)
+    }
+
+    fn with(when_full: WhenFull) -> Self {
         let control = Arc::new(Control::new(Clock::simulated(1_000_000_000)));
-        Self { temporary: tempfile::tempdir().unwrap(), control, counters: Arc::default() }
+        let (counters, stats) = (Arc::default(), Arc::default());
+        let (temporary, identify) = (tempfile::tempdir().unwrap(), false);
+        Self { temporary, control, counters, stats, when_full, identify }
     }
 
     fn open(&self) -> Arc<OpenQueue> {
         let queue = DiskQueue {
             name: "out/queue".into(),
+            sink: "out".into(),
+            identify: self.identify,
+            when_full: self.when_full,
+            stats: self.stats.clone(),
             path: self.temporary.path().join("queue"),
             max_bytes: 1 << 20,
             owner: "flow/out".to_owned(),
@@ -52,7 +70,7 @@ impl Folder {
     }
 
     fn stored(&self) -> (u64, u64) {
-        let Stored { at_start, now } = self.counters.stored();
+        let Stored { at_start, now, .. } = self.counters.stored();
         (at_start, now)
     }
 }
@@ -87,13 +105,17 @@ struct Pulls {
     source: QueueSource,
     acks: Box<dyn Acks>,
     count: u64,
+    /// The first event that was pulled last.
+    last: String,
+    /// Metadata of the events that were pulled last.
+    metadata: Vec<Option<String>>,
 }
 
 impl Pulls {
     fn of(queue: &Arc<OpenQueue>) -> Self {
         let mut source = QueueSource::new(queue.clone());
         let acks = source.acks().unwrap().unwrap();
-        Self { source, acks, count: 0 }
+        Self { source, acks, count: 0, last: String::new(), metadata: Vec::new() }
     }
 
     /// Polls a pull until it has events or ends.
@@ -113,7 +135,11 @@ impl Pulls {
         self.count += 1;
         assert_eq!(batch.pull(), self.count);
         let value = |event| batch.value(event).unwrap().to_string();
-        Poll::Ready(batch.events().iter().map(value).collect())
+        let values: Vec<_> = batch.events().iter().map(value).collect();
+        self.last.clone_from(&values[0]);
+        self.metadata =
+            batch.iter().map(|it| it.metadata().map(|metadata| metadata.to_string())).collect();
+        Poll::Ready(values)
     }
 
     /// Returns whether a pull waits for something that does not happen by itself.
@@ -225,6 +251,139 @@ fn full_queue_waits_and_a_drain_exceeds_its_limit() {
         assert_eq!(answer.unwrap().len(), 0);
     }
     assert_eq!(folder.stored().1, count as u64 + 8);
+}
+
+/// Returns a message of 40 KB that begins with a number.
+fn large(number: usize) -> String {
+    format!("\"{number} {}\"", "x".repeat(40_000))
+}
+
+/// Returns the number at the beginning of a message that [`large`] has returned.
+fn number(message: &str) -> usize {
+    message.trim_start_matches('"').split(' ').next().unwrap().parse().unwrap()
+}
+
+/// Delivers large messages with these numbers, one after the other. Returns the numbers of those that the queue accepted.
+fn fill(queue: &Arc<OpenQueue>, numbers: Range<usize>) -> Vec<usize> {
+    let mut sink = sink(queue);
+    let mut accepted = Vec::new();
+    for number in numbers {
+        let mut batch = batch(&[&large(number)]);
+        let answer = block_on(poll_fn(|context| sink.poll_deliver(context, 0, &mut batch)));
+        match &answer.unwrap()[..] {
+            [] => accepted.push(number),
+            [full] => assert_eq!((full.events.clone(), full.error.kind()), (0..1, ErrorKind::FULL)),
+            more => unreachable!("{more:?}"),
+        }
+    }
+    accepted
+}
+
+/// Returns the numbers of all messages of a queue that has no other events, and settles them.
+fn drain(pulls: &mut Pulls) -> Vec<usize> {
+    let mut numbers = Vec::new();
+    while !pulls.waits() {
+        pulls.acks.ack(pulls.count).unwrap();
+        numbers.push(number(&pulls.last));
+    }
+    numbers
+}
+
+#[test]
+fn full_queue_refuses_new_events_until_others_are_settled() {
+    for when_full in [WhenFull::DropNewest, WhenFull::DeadLetter] {
+        let folder = Folder::with(when_full);
+        let queue = folder.open();
+        let accepted = fill(&queue, 0..60);
+        assert!((10..40).contains(&accepted.len()), "{accepted:?}");
+        assert_eq!(folder.stored(), (0, accepted.len() as u64));
+        assert_eq!(drain(&mut Pulls::of(&queue)), accepted);
+        assert_eq!(fill(&queue, 60..61), [60]);
+    }
+}
+
+#[test]
+fn full_queue_drops_the_oldest_records_not_handed_out() {
+    let folder = Folder::with(WhenFull::DropOldest);
+    let queue = folder.open();
+    fill(&queue, 0..2);
+    let mut pulls = Pulls::of(&queue);
+    assert_eq!(number(&pulls.next()[0]), 0);
+    // The second one was read ahead, and is dropped nevertheless.
+    assert_eq!(fill(&queue, 2..60), (2..60).collect::<Vec<_>>());
+    let stored = folder.stored().1;
+    assert_eq!(folder.stats.counts().dropped + stored, 60);
+    pulls.acks.ack(1).unwrap();
+    let kept = drain(&mut pulls);
+    let first = 61 - usize::try_from(stored).unwrap();
+    assert!((10..40).contains(&kept.len()), "{kept:?}");
+    assert_eq!(kept, (first..60).collect::<Vec<_>>());
+    assert_eq!(folder.stored(), (0, 0));
+}
+
+/// The sink has all records, so no older ones can be dropped.
+#[test]
+fn full_queue_refuses_new_events_if_all_are_handed_out() {
+    let folder = Folder::with(WhenFull::DropOldest);
+    let queue = folder.open();
+    let mut pulls = Pulls::of(&queue);
+    let mut accepted = 0;
+    for at in 0..60 {
+        if !fill(&queue, at..at + 1).is_empty() {
+            accepted += 1;
+            pulls.next();
+        }
+    }
+    assert!((10..40).contains(&accepted), "{accepted}");
+    assert_eq!(folder.stored(), (0, accepted));
+    assert_eq!(folder.stats.counts().dropped, 0, "the answer says what was refused");
+}
+
+#[test]
+fn identity_is_the_same_in_each_delivery() {
+    let folder = Folder { identify: true, ..Folder::new() };
+    append(&folder.open(), &[&["1"], &["2", "3"]]);
+    let mut all = Vec::new();
+    for _ in 0..2 {
+        let queue = folder.open();
+        let mut pulls = Pulls::of(&queue);
+        let mut next = || {
+            pulls.next();
+            pulls.metadata.clone()
+        };
+        all.push([next(), next()].concat());
+        // Delivered again in the same run.
+        pulls.acks.fail_unknown(2, 0..2).unwrap();
+        folder.control.clock().advance(Duration::from_secs(1));
+        pulls.next();
+        assert_eq!(pulls.metadata, all[0][1..]);
+    }
+    assert_eq!(all[0], all[1]);
+    let third: serde_json::Value = serde_json::from_str(all[0][2].as_ref().unwrap()).unwrap();
+    let third = &third["queue"];
+    assert_eq!((&third["record"], &third["position"]), (&2.into(), &1.into()));
+    let id = format!("{}-2-1", third["folder"].as_str().unwrap());
+    assert_eq!(third["id"], id.as_str());
+    let queue = Folder::new();
+    let queue = queue.open();
+    append(&queue, &[&["1"]]);
+    let mut pulls = Pulls::of(&queue);
+    pulls.next();
+    assert_eq!(pulls.metadata, [None]);
+}
+
+#[test]
+fn condition_has_bytes_age_and_syncs() {
+    let folder = Folder::new();
+    append(&folder.open(), &[&["1"]]);
+    let queue = folder.open();
+    folder.control.clock().advance(Duration::from_secs(7));
+    append(&queue, &[&["2"]]);
+    queue.update_condition(&queue.log.status());
+    let stored = folder.counters.stored();
+    assert!(stored.bytes >= 1 << 17 && stored.syncs.counts.iter().sum::<u64>() > 2, "{stored:?}");
+    // Events without a source have the time 0.
+    assert_eq!((stored.damaged_parts, stored.oldest_seconds), (0, Some(8.0)));
 }
 
 /// Otherwise a batch that waits for capacity would be overtaken.

@@ -16,7 +16,7 @@ use crate::engine::{
         Control, Treatment,
         overrun::{CALL_LIMIT, HANG_LIMIT, fail_hanging},
     },
-    disk_queue::DiskQueue,
+    disk_queue::{self, DiskQueue},
     handle::ConnectorHandle,
     logging::notices::{FlowNotices, Notices},
     parts::{ConnectorType, Parts},
@@ -122,17 +122,22 @@ impl Connectors<'_> {
             return Err(flow.error(spec.name.at, format!("queue `{name}` has no folder")));
         };
         let sink = owner_of(name);
+        let path = flow.folder().join(&disk.path.value);
         let queue = DiskQueue {
             name: name.into(),
-            path: flow.folder().join(&disk.path.value),
+            sink: sink.into(),
+            when_full: spec.queue.when_full,
+            stats: self.counters.of(name, Role::Sink),
+            path: std::path::absolute(&path).unwrap_or(path),
             max_bytes: disk.max_bytes.get(),
+            identify: disk.identify,
             owner: format!("{}/{sink}", flow.name()),
             control: self.control.clone(),
             counters: self.counters.stored(sink),
             flush_request: self.flush_request(sink),
             account: self.control.memory().account(sink),
         };
-        Ok(queue.connector())
+        queue.connector().map_err(|error| flow.error(disk.path.at, error.to_string()))
     }
 
     fn source(
@@ -183,7 +188,7 @@ impl Connectors<'_> {
             sources,
             Arc::downgrade(&task.outage),
             Treatment {
-                when_full: spec.queue.when_full,
+                when_full: spec.when_memory_is_full(),
                 is_stored: spec.is_stored(),
                 has_senders: queue.has_senders(),
             },
@@ -197,7 +202,8 @@ impl Connectors<'_> {
             codec: encoder.map_err(|error| self.broken(spec, &error))?,
             control: self.control.clone(),
             backlog: Backlog::new(None, self.control.clock().clone())
-                .shared_in(task.outage.stalled()),
+                .shared_in(task.outage.stalled())
+                .at_most(spec.is_queue().then_some(disk_queue::MOST_STAGED)),
             terms: terms(spec),
             is_grant_logged: false,
             tick: TICK,
@@ -209,7 +215,8 @@ impl Connectors<'_> {
             undrained: false,
             handle: task.handle.clone(),
             outage: task.outage.clone(),
-            when_full: spec.queue.when_full,
+            when_full: spec.when_memory_is_full(),
+            when_disk_is_full: spec.when_disk_is_full(),
             is_stored: spec.is_stored(),
             flush_request: self.flush_request(&spec.name.value),
             silent_since: None,

@@ -47,7 +47,7 @@ pub(super) fn runners(flow: &Flow, parts: &dyn Parts) -> Runners {
 /// Returns what the queue of a node does if it is full. Only queues of sinks give batches up.
 pub(super) fn when_full(flow: &Flow, node: &Node) -> WhenFull {
     match node.role {
-        Role::Sink => flow.spec.connectors[node.index].queue.when_full,
+        Role::Sink => flow.spec.connectors[node.index].when_memory_is_full(),
         Role::Source | Role::Pipeline => WhenFull::Block,
     }
 }

@@ -29,7 +29,10 @@ use crate::engine::{
     },
     tuning::SHORTEST_WAIT,
 };
-use crate::{clock::Clock, flow::OUT};
+use crate::{
+    clock::Clock,
+    flow::{OUT, owner_of},
+};
 
 /// The ports and pipelines through which the events of one component pass before they reach a queue.
 pub(crate) struct Routes {
@@ -128,7 +131,7 @@ impl Routes {
     pub(crate) fn pass_on(&mut self, item: InFlight, why: OverflowReason) {
         self.set_clock(&item.batch);
         let work = &mut self.work;
-        pass_on(&self.name, &self.ports.err, item, why, &self.stats, |target, item| {
+        pass_on(owner_of(&self.name), &self.ports.err, item, why, &self.stats, |target, item| {
             work.push((target, item));
         });
         // The work list is a stack, and targets are served in the order of their links.

@@ -7,13 +7,16 @@ use std::{
 };
 
 use tremor_abi::batch::{HostBatch, Rejected};
-use tremor_pdk::{Error, ErrorPolicy, Exception};
+use tremor_pdk::{Batch, Error, ErrorKind, ErrorPolicy, Exception};
 
 use crate::engine::{
     handle::{connection::End, series::Retried},
+    logging::losses::OverflowReason,
+    route::fan_out::count_drop,
     sink::{Session, SinkSide, pending::Pending},
-    tracking::token::InFlight,
+    tracking::token::{InFlight, Token},
 };
+use crate::flow::owner_of;
 
 /// The exceptions in a sink's answer, by event.
 struct Verdicts {
@@ -179,6 +182,7 @@ impl SinkSide {
         let again = &again[..again.len().min(batch.len())];
         let left = again.iter().filter(|again| **again).count();
         self.delivered(batch.len() - rejected.len() - left, is_letter);
+        let rejected = self.overflow(&batch, rejected, &token).await;
         if !rejected.is_empty() {
             self.router.reject(&batch, rejected, token.clone()).await;
         }
@@ -190,6 +194,33 @@ impl SinkSide {
         let mut again = again.iter();
         remainder.retain(|_| again.next().copied().unwrap_or_default());
         Some(InFlight { batch: remainder, token, is_letter })
+    }
+
+    /// Drops the events that a full queue on disk has refused, or passes them on to the port `err`, as `queue.when_full`
+    /// sets. Returns the other rejected events.
+    async fn overflow(
+        &mut self,
+        batch: &Batch,
+        rejected: Vec<Rejected>,
+        token: &Token,
+    ) -> Vec<Rejected> {
+        let Some(when_full) = self.when_disk_is_full else { return rejected };
+        let is_full = |it: &Rejected| it.error.kind() == ErrorKind::FULL;
+        let (full, rejected): (Vec<_>, _) = rejected.into_iter().partition(is_full);
+        if full.is_empty() {
+            return rejected;
+        }
+        let why = OverflowReason::QueueFull;
+        if when_full.drops() {
+            let sink = owner_of(self.handle.name());
+            count_drop(sink, full.len(), why, &self.router.stats, &self.control);
+            return rejected;
+        }
+        let events: Vec<_> = full.into_iter().map(|it| it.event).collect();
+        let mut batch = batch.clone();
+        batch.set_events(&events);
+        self.router.pass_on(InFlight::new(batch, token.clone()), why).await;
+        rejected
     }
 
     /// Rejects all events of a delivery.

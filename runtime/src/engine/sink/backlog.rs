@@ -57,6 +57,8 @@ pub(crate) struct Backlog {
     /// Load of each lane when [`Backlog::update_loads`] last ran, plus the events assigned since.
     loads: Vec<Load>,
     retained: RetainedMemory,
+    /// Memory of deliveries in bytes from which on no further batch is received; `None` if only their number counts.
+    most_weight: Option<usize>,
     /// Contains the waiting deliveries while the sink is down and its task waits.
     aside: Aside,
 }
@@ -88,6 +90,7 @@ impl Backlog {
             is_short: false,
             loads: vec![Load::default()],
             retained: RetainedMemory::default(),
+            most_weight: None,
             aside: Aside::default(),
         }
     }
@@ -96,6 +99,12 @@ impl Backlog {
     pub(crate) fn shared_in(self, stalled: &Stalled) -> Self {
         self.aside.share_in(stalled);
         self
+    }
+
+    /// Sets the memory of deliveries in bytes from which on no further batch is received. Applies to sinks that do not join
+    /// batches.
+    pub(crate) fn at_most(self, most_weight: Option<usize>) -> Self {
+        Self { most_weight, ..self }
     }
 
     /// Puts the waiting deliveries where the tasks that feed the sink can give them up. Call [`Backlog::take_back`]
@@ -277,7 +286,9 @@ impl Backlog {
             // Several batches may wait, because the next one in the queue may belong to a busy lane.
             None => {
                 let waiting: usize = self.lanes.iter().map(Lane::len).sum();
-                self.slots.has_free() && waiting < self.slots.count()
+                self.slots.has_free()
+                    && waiting < self.slots.count()
+                    && self.most_weight.is_none_or(|most| self.weight() < most)
             }
             Some(batching) => {
                 // Two full deliveries may wait for each slot, so that the next one is assembled while the slot is busy.

@@ -79,8 +79,10 @@ pub(crate) struct SinkSide {
     pub(crate) handle: Arc<ConnectorHandle>,
     /// State of the sink that opens the circuit breakers of the sources that feed it, while the sink is down.
     pub(crate) outage: Arc<Outage>,
-    /// The treatment of events for which the queue has no capacity.
+    /// The treatment of events for which the queue in memory has no capacity.
     pub(crate) when_full: WhenFull,
+    /// The treatment of events that the sink refuses because it is full, if the sink is a queue on disk.
+    pub(crate) when_disk_is_full: Option<WhenFull>,
     /// `true` if the events of the sink stay in its queue on disk until the sink has delivered them.
     pub(crate) is_stored: bool,
     /// Set while the queue on disk waits until the sink has delivered what it has.

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     engine::{Counts, Report, control::Phase},
     executor::yield_now,
-    flow::{Disk, Located, Span},
+    flow::{Disk, Located, Span, WhenFull},
 };
 
 /// Returns a flow with these links, in which the queue of `sink` is in this folder.
@@ -22,6 +22,7 @@ fn flow(links: &str, folder: &Path) -> Setup {
     let disk = Disk {
         path: Located::new(folder.join("queue"), Span::START),
         max_bytes: NonZeroU64::new(1 << 20).unwrap(),
+        identify: false,
     };
     // The thread of the log is none of the executor for tests.
     Setup::of(links).helpers(1).set("sink", |it| {
@@ -115,4 +116,54 @@ fn refused_events_without_a_link_are_kept_beside_the_queue() {
         kept.map(|it| std::fs::read_to_string(it.unwrap().path()).unwrap()).collect();
     assert_eq!(kept.len(), 1);
     assert!(kept[0].contains(r#""event":1}"#) && kept[0].lines().count() == 1, "{kept:?}");
+}
+
+/// Number of pulls, of three events each, that fill a queue of 1 MiB several times.
+const PULLS: usize = 4_000;
+
+const MANY: u64 = PULLS as u64;
+
+/// Runs a flow with these links to a sink that is down, until all events are stored, dropped or at `err`, and then drains
+/// it. Returns the report and the sorted numbers at `letters`.
+fn overflow(links: &str, when_full: WhenFull, folder: &Path) -> (Report, Vec<u64>) {
+    let source = Pulls::numbers(PULLS);
+    let reports = source.reports.clone();
+    let beside = Beside::new(source, down());
+    let setup = flow(links, folder).set("sink", |it| it.queue.when_full = when_full);
+    let report = beside.run_during(setup, async |control| {
+        while (reports.lock().unwrap().len() as u64) < MANY {
+            yield_now().await;
+        }
+        control.advance(Phase::Draining);
+    });
+    assert_eq!(sorted(&reports), pulls(MANY, true));
+    (report, beside.letters())
+}
+
+#[test]
+fn full_queue_on_disk_drops_events_and_stops_no_source() {
+    for when_full in [WhenFull::DropNewest, WhenFull::DropOldest] {
+        let folder = tempfile::tempdir().unwrap();
+        let (report, _) = overflow("source -> sink", when_full, folder.path());
+        let Counts { events_in, dropped, stored, .. } = counts(&report);
+        assert_eq!((events_in, dropped + stored), (3 * MANY, 3 * MANY), "{when_full:?}");
+        assert!(dropped > 0 && stored > 0, "{when_full:?}: {dropped} dropped, {stored} stored");
+        let (sink, peer) = sink();
+        Beside::new(Pulls::numbers(0), peer).run(flow("source -> sink", folder.path()));
+        let numbers = numbers_at(&sink);
+        assert_eq!(numbers.len() as u64, stored);
+        let has_last = numbers.last() == Some(&(3 * MANY - 1));
+        assert_eq!(has_last, when_full == WhenFull::DropOldest, "{numbers:?}");
+    }
+}
+
+#[test]
+fn full_queue_on_disk_sends_new_events_to_err() {
+    let folder = tempfile::tempdir().unwrap();
+    let links = "source -> sink, sink/err -> letters";
+    let (report, letters) = overflow(links, WhenFull::DeadLetter, folder.path());
+    let counts = counts(&report);
+    assert_eq!((counts.dropped, counts.dead_lettered), (0, letters.len() as u64));
+    assert_eq!((counts.stored + counts.dead_lettered, counts.failed), (3 * MANY, 0));
+    assert!(!letters.is_empty() && counts.stored > 0);
 }

@@ -55,7 +55,8 @@ impl Deliveries {
         }
     }
 
-    fn count(&self, took: Duration) {
+    /// Counts what took this time.
+    pub(crate) fn count(&self, took: Duration) {
         let seconds = took.as_secs_f64();
         let bucket = BOUNDS.iter().take_while(|bound| seconds > **bound).count();
         let nanoseconds = took.as_nanos().try_into().unwrap_or(u64::MAX);

@@ -226,7 +226,7 @@ impl Counts {
     pub(crate) fn of(components: &[Component]) -> Self {
         let mut sum = Self::default();
         for Component { kind, counts, stored, .. } in components {
-            let Stored { at_start, now } = stored.unwrap_or_default();
+            let Stored { at_start, now, .. } = stored.unwrap_or_default();
             sum.stored += now;
             sum.stored_at_start += at_start;
             match kind {

@@ -247,6 +247,11 @@ fn disk() -> Value {
                 "Folder of the queue, relative to the folder of the flow file. It is created if it is missing.",
             ),
             "max_bytes": bytes("Maximum bytes of all files of the queue, at least 1MiB. An event has at most a sixteenth."),
+            "identify": described(
+                or_reference(&json!({ "type": "boolean" })),
+                "`true` to add `%queue` to the metadata: the number of an event in the queue, by which a peer recognises \
+                 repeated ones; `false` unless set.",
+            ),
         }),
     );
     disk["required"] = json!(["path", "max_bytes"]);

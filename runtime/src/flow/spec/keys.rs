@@ -42,4 +42,4 @@ pub(crate) const PULL: &[&str] = &["max_events"];
 pub(crate) const QUEUE: &[&str] = &["max_events", "max_bytes", "disk", "when_full"];
 
 /// Keys of `queue.disk`.
-pub(crate) const DISK: &[&str] = &["path", "max_bytes"];
+pub(crate) const DISK: &[&str] = &["path", "max_bytes", "identify"];

@@ -173,7 +173,7 @@ pub struct Queue {
     pub max_events: Option<NonZeroU64>,
     /// Maximum bytes of waiting events.
     pub max_bytes: Option<NonZeroU64>,
-    /// The treatment of events for which the queue has no capacity.
+    /// The treatment of events for which the queue has no capacity: the queue on disk, if there is one.
     pub when_full: WhenFull,
     /// The queue on disk, from which the queue in memory is filled; `None` if events are in memory only.
     pub disk: Option<Disk>,
@@ -189,6 +189,8 @@ pub struct Disk {
     pub path: Located<PathBuf>,
     /// Maximum bytes of all files of the queue.
     pub max_bytes: NonZeroU64,
+    /// `true` if events get metadata by which a peer recognises repeated ones.
+    pub identify: bool,
 }
 
 /// The key `queue.when_full`: the treatment of events for which the queue before a sink has no capacity.
@@ -201,7 +203,8 @@ pub enum WhenFull {
     DropNewest,
     /// The batches that have waited longest are dropped.
     DropOldest,
-    /// The batches that have waited longest are sent to the port `err` of the sink.
+    /// The batches that have waited longest are sent to the port `err` of the sink. A queue on disk sends those that do
+    /// not fit.
     DeadLetter,
 }
 

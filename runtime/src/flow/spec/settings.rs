@@ -70,17 +70,10 @@ pub(super) fn queue(connector: &Fields<'_>, owner: &str, report: &mut Report) ->
     });
     let when_full = when_full.unwrap_or_default();
     let disk = disk(&fields, owner, report);
-    if let Some(node) = fields.get("when_full").filter(|_| disk.is_some() && !when_full.blocks()) {
-        let message =
-            format!("a queue on disk of {owner} can only block its sources when it is full");
-        let help = "set `when_full: block`, or remove `disk`";
-        report.push(report.error(node.at, message).help(help));
-        return None;
-    }
     Some(Queue { max_events, max_bytes, when_full, disk })
 }
 
-/// Reads `queue.disk`. Both keys are required, because the runtime cannot know how much of a disk it may use.
+/// Reads `queue.disk`. Its path and its limit are required, because the runtime cannot know how much of a disk it may use.
 fn disk(queue: &Fields<'_>, owner: &str, report: &mut Report) -> Option<Disk> {
     let fields = queue.section("disk", &format!("`queue` of {owner}"), keys::DISK, report)?;
     let at = queue.entry("disk")?.at;
@@ -108,8 +101,9 @@ fn disk(queue: &Fields<'_>, owner: &str, report: &mut Report) -> Option<Disk> {
         }
         Some(bytes)
     });
+    let identify = fields.read("identify", report, boolean).unwrap_or_default();
     let (path, max_bytes) = (path?, max_bytes?);
-    is_complete.then_some(Disk { path, max_bytes })
+    is_complete.then_some(Disk { path, max_bytes, identify })
 }
 
 /// Maximum of `batch.max_bytes`. Offsets into a batch have 32 bits, and decoded nodes take more memory than the bytes
