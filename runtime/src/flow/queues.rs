@@ -9,6 +9,11 @@ use super::{
 pub(crate) const QUEUE: &str = "/queue";
 
 impl Flow {
+    /// Returns whether a sink of the flow has a queue on disk.
+    pub(crate) fn is_stored(&self) -> bool {
+        self.spec.connectors.iter().any(|it| it.queue.disk.is_some())
+    }
+
     /// Returns the flow with a connector before each sink whose queue is on disk, or `None` if there is no such sink.
     pub(crate) fn with_queues(&self) -> Option<Self> {
         let connectors = &self.spec.connectors;

@@ -5,6 +5,9 @@
 //! successor fails on its first attempt to connect, the previous flows are planned and started again. Flows that have
 //! not changed notice nothing.
 //!
+//! Planning a flow opens its queues on disk, which its predecessor may use. Flows with such queues are therefore planned
+//! when the flows that end have ended.
+//!
 //! Reloads have a thread of their own, because the constructors of plugins may block it.
 
 use std::{
@@ -175,7 +178,8 @@ impl Reloader {
 
     /// Changes the flows.
     fn apply(&mut self, plan: Plan) -> Outcome {
-        let planned = match self.plan_all(plan.starting()) {
+        let (later, first): (Vec<_>, Vec<_>) = plan.starting().partition(|it| it.flow.is_stored());
+        let mut planned = match self.plan_all(first) {
             Ok(planned) => planned,
             Err(errors) => return Outcome::of(ReloadResult::Refused, plan.changes, errors),
         };
@@ -191,8 +195,15 @@ impl Reloader {
         }
         let removed = plan.changes.iter().filter(|it| it.change == Change::Removed);
         removed.for_each(|it| self.supervisor.run.remove(&it.flow));
-        let started = self.start_all(planned);
-        let errors = self.fail(&started);
+        let (started, errors) = match self.plan_all(later) {
+            Ok(later) => {
+                planned.extend(later);
+                let started = self.start_all(planned);
+                let errors = self.fail(&started);
+                (started, errors)
+            }
+            Err(errors) => (Vec::new(), errors),
+        };
         if errors.is_empty() {
             self.flows.extend(started);
             self.supervisor.budget.divide();
@@ -204,7 +215,7 @@ impl Reloader {
     /// Plans flows. If one of them cannot be planned, returns the errors of all.
     fn plan_all<'f>(
         &self,
-        flows: impl Iterator<Item = &'f Checked>,
+        flows: impl IntoIterator<Item = &'f Checked>,
     ) -> Result<Vec<(Checked, Planned)>, Vec<String>> {
         let (mut planned, mut errors) = (Vec::new(), Vec::new());
         for checked in flows {

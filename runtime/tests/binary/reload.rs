@@ -198,6 +198,31 @@ links: [input -> output]
 }
 
 #[test]
+fn replaced_flow_has_the_queue_on_disk_of_its_predecessor() {
+    let flow = |interval: usize| {
+        ticks("out-b").replace("interval_ms: 1 ", &format!("interval_ms: {interval} ")).replace(
+            "codec: json,",
+            "codec: json, queue: { disk: { path: ../queue, max_bytes: 1MiB } },",
+        )
+    };
+    let scene = scene().write("flows/b.yaml", flow(1).as_bytes());
+    let asked = run(scene, &[]);
+    for interval in 2..10 {
+        write(&asked, "b.yaml", &flow(interval));
+        let applied = asked.json("POST", "/v1/reload");
+        assert_eq!(applied["result"], "applied", "{applied}");
+    }
+    // Another flow may have the folder once this one is removed.
+    fs::remove_file(asked.path().join("flows/b.yaml")).unwrap();
+    write(&asked, "a.yaml", &flow(1));
+    let (status, body) = asked.request("POST", "/v1/reload");
+    assert_eq!(status, 422, "{body}");
+    assert!(body.contains("the flows of before were started again"), "{body}");
+    assert_eq!(names(&asked), ["a", "b"]);
+    asked.end();
+}
+
+#[test]
 fn run_continues_while_its_only_flow_is_replaced() {
     let scene = scene();
     fs::remove_file(scene.path().join("flows/a.yaml")).unwrap();

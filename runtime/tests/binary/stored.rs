@@ -131,8 +131,8 @@ fn second_process_on_a_folder_ends_and_names_the_holder() {
     let folder = tempfile::tempdir().unwrap();
     let first = send(DOWN, folder.path(), 0..1);
     let second = scene(NOTHING, &up(folder.path()), folder.path()).run();
-    let holder = format!("in use by process {} (`tremor`)", first.pid());
-    second.expect(2, &["error: the queue on disk ", &holder]);
+    let holder = format!("it is in use by the process {}; ", first.pid());
+    second.expect(2, &["error: ", "cannot open the log ", &holder]);
     first.end();
 }
 

@@ -20,6 +20,9 @@ use super::{
 /// Name of the folder with the events that the sink refused.
 const REJECTED: &str = "rejected";
 
+/// File of a queue with the number by which its events are identified.
+const ID: &str = "id";
+
 /// A record at the beginning or the end of a queue.
 struct Edge {
     number: u64,
@@ -113,7 +116,8 @@ impl Found {
     /// Returns the files and folders that do not belong to a queue.
     fn others(&self) -> impl Iterator<Item = &Path> {
         let is_other = |it: &&LogFile| {
-            it.kind == FileKind::Other && it.path.file_name().is_none_or(|it| it != REJECTED)
+            it.kind == FileKind::Other
+                && it.path.file_name().is_none_or(|it| it != REJECTED && it != ID)
         };
         self.files.iter().filter(is_other).map(|it| &*it.path)
     }

@@ -5,12 +5,10 @@
 //! the sink S has delivered the events, or another component has settled them, the record is settled in the log.
 //!
 //! A folder or module in this list imports only from those after it: `sink` and `source`; `full`; `opened`; `rejected`;
-//! `record`, `holder`,
-//! `identity`, `age` and `timed`.
+//! `record`, `identity`, `age` and `timed`.
 
 mod age;
 mod full;
-mod holder;
 mod identity;
 mod opened;
 mod record;
@@ -106,11 +104,6 @@ impl DiskQueue {
         let (log, found) = Log::open(&self.path, options).map_err(|error| match &error {
             // The connector tries again.
             OpenError::Device(_) => Error::connection_refused(error),
-            OpenError::InUse(folder) => Error::configuration(format_args!(
-                "the queue on disk {} is in use by {}; stop that process, or set another folder",
-                folder.display(),
-                holder::of(folder)
-            )),
             _ => Error::configuration(error),
         })?;
         let identity = self.identify.then(|| Identity::of(&self.path)).transpose()?;

@@ -61,6 +61,10 @@ impl<D: Disk> Disk for TimedDisk<D> {
         self.disk.lock(path)
     }
 
+    fn holder(&self, path: &Path) -> io::Result<Option<u32>> {
+        self.disk.holder(path)
+    }
+
     fn random(&self) -> io::Result<u64> {
         self.disk.random()
     }
