@@ -193,7 +193,7 @@ fn check_warns_of_binary_messages_joined_as_lines() {
         ("string", ", decompress", Some("`decompress`")),
     ] {
         let input = format!("codec: {codec}, preprocessors: [{multiline}{after}]");
-        let run = check_of(&input, "codec: json");
+        let run = check_of(&input, "codec: json, postprocessors: [lines]");
         run.expect(0, &[]);
         let expected =
             binary.map(|it| format!("joins lines of text, but {it} reads binary messages"));
@@ -207,7 +207,8 @@ fn check_warns_of_binary_messages_joined_as_lines() {
 #[test]
 fn check_warns_of_deliveries_that_cannot_fill() {
     let check = |batch: &str| {
-        check_of("codec: json, preprocessors: [lines]", &format!("codec: json, batch: {batch}"))
+        let output = format!("codec: json, postprocessors: [lines], batch: {batch}");
+        check_of("codec: json, preprocessors: [lines]", &output)
     };
     for batch in [
         "{ max_events: 5000, max_bytes: 4MiB, linger: 100ms }",

@@ -357,7 +357,11 @@ fn check_rejects_wrong_modes_and_warns_of_truncate() {
         let text = format!(
             "connectors:
   input: {{ type: file, codec: json, config: {{ path: in, mode: {input} }} }}
-  output: {{ type: file, codec: json, config: {{ path: out, mode: {output} }} }}
+  output:
+    type: file
+    codec: json
+    postprocessors: [lines]
+    config: {{ path: out, mode: {output} }}
 links: [input -> output]"
         );
         Scene::new(&text).tremor(&["check", "flow.yaml"])
