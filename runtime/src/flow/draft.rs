@@ -5,7 +5,7 @@ use std::{collections::HashSet, sync::Arc};
 use tremor_pdk::names_credentials;
 
 use super::{
-    Component, Diagnostic, Environment, Error, Flow, Kind, Limits, Resolver, check,
+    Component, Content, Diagnostic, Environment, Error, Flow, Kind, Limits, Resolver, check,
     diagnostic::Report,
     framing, graph, modes, pairs,
     source::{Source, Span},
@@ -49,7 +49,7 @@ impl Draft {
         }
         let graph = graph::build(&draft, &mut report);
         let spec::Draft { spec, faulty, loose, .. } = draft;
-        let content = Arc::new(root.to_json());
+        let content = Content(Arc::new(root.to_json()));
         let flow = Flow { spec, graph, warnings: Vec::new(), source, content };
         if !report.has_errors() {
             warn::warn(&flow, &mut report);

@@ -49,6 +49,7 @@ mod warn;
 mod yaml;
 
 use std::{
+    fmt,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -89,8 +90,18 @@ pub struct Flow {
     /// Warnings about content that does not prevent the flow from running but is probably not intended.
     pub warnings: Vec<Diagnostic>,
     source: Arc<Source>,
-    /// Content of the file with all references replaced, but those to files.
-    content: Arc<serde_json::Value>,
+    content: Content,
+}
+
+/// Content of a file with all references replaced, but those to files. `Debug` shows nothing of it, because values of
+/// references may be secrets.
+#[derive(Clone, PartialEq)]
+struct Content(Arc<serde_json::Value>);
+
+impl fmt::Debug for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("…")
+    }
 }
 
 impl Flow {

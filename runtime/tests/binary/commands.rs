@@ -9,7 +9,7 @@ use crate::tremor::Scene;
 
 const FLOW: &str = "connectors:
   input: { type: file, preprocessors: [lines], codec: json, config: { path: in, mode: read } }
-  output: { type: file, codec: json, config: { path: out, mode: write } }
+  output: { type: file, codec: json, postprocessors: [lines], config: { path: out, mode: write } }
 links: [input -> output]";
 
 #[test]
