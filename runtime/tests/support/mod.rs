@@ -75,12 +75,15 @@ fn fixtures() -> Vec<String> {
     packages.map(|entry| format!("fixture-{}", entry.file_name().display())).collect()
 }
 
-/// Builds the library of a fixture with further compiler flags, which apply only to this crate.
+/// Builds the library of a fixture with further compiler flags, which apply only to this crate. The target folder is
+/// another one: cargo locks a target folder during a build, and steps of `cargo xtask ci` that run beside the tests may
+/// build for longer than a test program may take.
 pub fn library_with_flags(package: &str, flags: &[&str]) -> PathBuf {
-    // Build the library without the flags first, because the library with the flags replaces it.
-    LazyLock::force(&ALL);
     let selected = ["rustc", "--package", package, "--example", package, "--"];
-    cached(package, || build(workspace(), &[&selected, flags].concat(), package))
+    let arguments = [&selected, flags].concat();
+    let folder = target_folder().join("with-flags");
+    let mut cargo = cargo_in(&folder, &arguments);
+    cached(package, || built_library(cargo.current_dir(workspace()), package))
 }
 
 /// Returns the library `what`, which `make` builds at the first call in this process. Only one library is built at a
@@ -103,6 +106,11 @@ pub fn build(folder: &Path, arguments: &[&str], package: &str) -> PathBuf {
 
 /// Returns a cargo command that uses the profile and the target folder of this test.
 fn in_target(arguments: &[&str]) -> Command {
+    cargo_in(target_folder(), arguments)
+}
+
+/// Returns a cargo command that uses the profile of this test and a target folder.
+fn cargo_in(target: &Path, arguments: &[&str]) -> Command {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     if let Some(flags) = env::var_os(FLAGS) {
         cargo.env("RUSTFLAGS", flags);
@@ -119,7 +127,7 @@ fn in_target(arguments: &[&str]) -> Command {
     cargo
         .arg(arguments[0])
         .arg("--target-dir")
-        .arg(target_folder())
+        .arg(target)
         .args(["--profile", &profile(), JSON])
         .args(&arguments[1..]);
     cargo
