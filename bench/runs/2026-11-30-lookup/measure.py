@@ -25,7 +25,7 @@ ROUNDS, SECONDS = int(os.environ.get("ROUNDS", 3)), float(os.environ.get("SECOND
 EVENTS = 10_000
 ROWS = [10, 1_000, 10_000, 100_000, 1_000_000]
 # The program of VRL builds its object for each event, so larger tables take too long.
-MOST_OF_VRL = 10_000
+MOST_OF_VRL = 1_000
 
 folder, build = (pathlib.Path(path).resolve() for path in sys.argv[1:])
 shutil.rmtree(folder, ignore_errors=True)
