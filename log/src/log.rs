@@ -136,7 +136,7 @@ impl Log {
         let mut state = self.shared.lock();
         state.settled.insert(number, number);
         state.is_settled_changed = true;
-        // There may be a segment now, which the next attempt finds out.
+        // The next attempt finds out whether there is a segment now.
         state.is_full = false;
         state.is_woken = true;
         self.shared.work.notify_all();

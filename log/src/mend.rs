@@ -268,7 +268,7 @@ fn placed(
         sequence,
         epoch: found.epoch,
         first: found.first,
-        // It is not known whether the file was used before. If so, older records may follow.
+        // Older records may follow, because the file may have been used before.
         before: 1,
         ..SegmentHeader::default()
     };

@@ -212,7 +212,7 @@ fn replaced_flow_has_the_queue_on_disk_of_its_predecessor() {
         let applied = asked.json("POST", "/v1/reload");
         assert_eq!(applied["result"], "applied", "{applied}");
     }
-    // Another flow may have the folder once this one is removed.
+    // The folder belongs to the flow `b`, so `a` cannot open it, even once `b` is removed.
     fs::remove_file(asked.path().join("flows/b.yaml")).unwrap();
     write(&asked, "a.yaml", &flow(1));
     let (status, body) = asked.request("POST", "/v1/reload");
