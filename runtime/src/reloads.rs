@@ -23,9 +23,19 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     waiting: Vec<Request>,
-    /// `true` while a thread serves requests.
-    is_served: bool,
+    stage: Stage,
     status: ReloadStatus,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    /// The run may have read its files already. Requests wait until it has started, so that no change is missed.
+    #[default]
+    Starts,
+    /// A thread serves requests.
+    Serves,
+    /// No request is accepted.
+    Over,
 }
 
 /// A request that waits. All requests that wait at the same time get the same outcome.
@@ -154,14 +164,17 @@ impl fmt::Display for FlowChange {
 }
 
 impl Reloads {
-    /// Requests a reload, or only its plan with `dry_run`. The receiver yields the outcome. Returns `None` if the run
-    /// cannot reload: it has not started or is ending, or its flows do not come from files.
+    /// Requests a reload, or only its plan with `dry_run`. The receiver yields the outcome. A request before the run has
+    /// started is served once it has. Returns `None` if the run cannot reload: it is ending, or its flows do not come
+    /// from files.
     pub fn request(&self, dry_run: bool) -> Option<Receiver<Outcome>> {
         let (reply, outcome) = async_channel::bounded(1);
         let mut state = lock(&self.0.state);
-        if !state.is_served {
+        if state.stage == Stage::Over {
             return None;
         }
+        // A request for whose outcome nobody waits, such as a signal, is served with the new one.
+        state.waiting.retain(|it| it.dry_run != dry_run || !it.reply.is_closed());
         state.waiting.push(Request { dry_run, reply });
         drop(state);
         self.0.changed.notify_all();
@@ -175,13 +188,13 @@ impl Reloads {
 
     /// Accepts requests from now on.
     pub(crate) fn serve(&self) {
-        lock(&self.0.state).is_served = true;
+        lock(&self.0.state).stage = Stage::Serves;
     }
 
     /// Accepts no further requests. Requests that wait get no outcome.
     pub(crate) fn end(&self) {
         let mut state = lock(&self.0.state);
-        state.is_served = false;
+        state.stage = Stage::Over;
         state.waiting.clear();
         drop(state);
         self.0.changed.notify_all();
@@ -190,11 +203,11 @@ impl Reloads {
     /// Waits for requests, at most for the time `within`. Returns all that wait, or `None` once no further request is
     /// accepted.
     pub(crate) fn next(&self, within: Duration) -> Option<Vec<Request>> {
-        let idle = |state: &mut State| state.is_served && state.waiting.is_empty();
+        let idle = |state: &mut State| state.stage == Stage::Serves && state.waiting.is_empty();
         let state = lock(&self.0.state);
         let waited = self.0.changed.wait_timeout_while(state, within, idle);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        state.is_served.then(|| std::mem::take(&mut state.waiting))
+        (state.stage == Stage::Serves).then(|| std::mem::take(&mut state.waiting))
     }
 
     /// Records the outcome of a reload.
@@ -203,5 +216,44 @@ impl Reloads {
         status.generation += u64::from(outcome.result == ReloadResult::Applied);
         status.failed += u64::from(outcome.result.is_failure());
         status.last = Some(outcome.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{Outcome, ReloadResult, Reloads};
+
+    #[test]
+    fn request_during_the_start_is_served_after_it() {
+        let reloads = Reloads::default();
+        let answer = reloads.request(false).unwrap();
+        reloads.serve();
+        let outcome =
+            Outcome { result: ReloadResult::Unchanged, flows: Vec::new(), errors: Vec::new() };
+        let requests = reloads.next(Duration::ZERO).unwrap();
+        requests.iter().for_each(|it| it.answer(&outcome));
+        assert_eq!(answer.try_recv(), Ok(outcome));
+    }
+
+    #[test]
+    fn signals_that_wait_are_one_request() {
+        let reloads = Reloads::default();
+        for _ in 0..100 {
+            drop(reloads.request(false).unwrap());
+        }
+        let _answer = reloads.request(true).unwrap();
+        reloads.serve();
+        assert_eq!(reloads.next(Duration::ZERO).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn run_that_has_ended_accepts_no_request() {
+        let reloads = Reloads::default();
+        let answer = reloads.request(false).unwrap();
+        reloads.end();
+        assert!(answer.try_recv().unwrap_err().is_closed());
+        assert!(reloads.request(false).is_none());
     }
 }

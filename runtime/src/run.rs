@@ -33,9 +33,16 @@ pub struct Files {
     ///
     /// Returns all errors if a flow cannot be used.
     pub read: Box<dyn FnMut() -> Result<Vec<Checked>, Faulty> + Send>,
-    /// Returns a value that changes when a file is added, removed or written. If it is set, such a change has the same
-    /// effect as a request.
-    pub watch: Option<Box<dyn FnMut() -> u64 + Send>>,
+    /// If it is set, a file that is added, removed or written has the same effect as a request.
+    pub watch: Option<Watch>,
+}
+
+/// The state of watched files.
+pub struct Watch {
+    /// Value of `state` from before the flows of the run were read.
+    pub since: u64,
+    /// Returns a value that changes when a file is added, removed or written.
+    pub state: Box<dyn FnMut() -> u64 + Send>,
 }
 
 /// Runs flows that were [checked](Components::check) until all of them have ended, and returns their reports. The
@@ -78,6 +85,7 @@ pub fn run_at(
     budget: &MemoryBudget,
     clock: &Clock,
 ) -> Result<Vec<Report>, flow::Error> {
+    run.reloads().end();
     let (supervisor, joining) = Supervisor::new(run, deadline, budget, clock);
     supervisor.start_all(flows.iter().copied())?;
     supervisor.watch_files(flows.iter().map(|(flow, _)| *flow));
@@ -100,10 +108,12 @@ pub fn run_with_reloads(
 ) -> Result<Vec<Report>, flow::Error> {
     let (supervisor, joining) = Supervisor::new(run, deadline, budget, &Clock::default());
     let supervisor = Arc::new(supervisor);
-    let members = supervisor.start_all(flows.iter().map(|it| (&*it.flow, &*it.components)))?;
-    supervisor.watch_files(flows.iter().map(|it| &*it.flow));
-    Reloader::start(supervisor.clone(), flows, members, files);
-    let reports = supervisor.until_end(&joining, replaced);
+    let members = supervisor.start_all(flows.iter().map(|it| (&*it.flow, &*it.components)));
+    let reports = members.map(|members| {
+        supervisor.watch_files(flows.iter().map(|it| &*it.flow));
+        Reloader::start(supervisor.clone(), flows, members, files);
+        supervisor.until_end(&joining, replaced)
+    });
     run.reloads().end();
-    Ok(reports)
+    reports
 }

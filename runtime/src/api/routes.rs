@@ -197,7 +197,7 @@ impl Routes {
     /// Reads the flow files again, and returns what has changed, or what would change.
     async fn reload(&self, dry_run: bool) -> Answer {
         let cannot = || {
-            let detail = "the run cannot reload: it is starting or ending, or its flows do not come from files";
+            let detail = "the run cannot reload: it is ending, or its flows do not come from files";
             Problem::new(StatusCode::CONFLICT, detail)
         };
         let outcome = self.run.reloads().request(dry_run).ok_or_else(cannot)?;

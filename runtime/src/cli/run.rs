@@ -39,7 +39,10 @@ pub(crate) fn execute(
     ready: service::Ready,
     api: &api::Arguments,
 ) -> Result<(), Failure> {
+    // The state from before the files are read, so that no change is missed.
+    let since = files::state(&files.given);
     let flows = prepared(&plugins, &files.given)?;
+    let files = reread(plugins, files, since);
     descriptors::raise_limit();
     let handle = RunHandle::default();
     // The API server and the notifications are dropped after the flows have ended.
@@ -50,7 +53,7 @@ pub(crate) fn execute(
     let mut failure = Failure::default();
     let mut earlier = Failure::default();
     let reports = ending(&handle, progress, |handle| {
-        run::run_with_reloads(&flows, reread(plugins, files), handle, deadline, &memory, |report| {
+        run::run_with_reloads(&flows, files, handle, deadline, &memory, |report| {
             let (mut ended, mut lost) = (Failure::default(), Failure::default());
             summarise(&report, &mut ended);
             report_lost(&report, &mut lost);
@@ -75,18 +78,19 @@ fn prepared(plugins: &PluginArguments, given: &[PathBuf]) -> Result<Vec<Checked>
     Ok(prepared.into_iter().map(checked).collect())
 }
 
-/// Returns the functions with which a run reads its files again.
-fn reread(plugins: PluginArguments, Files { given, watch }: Files) -> run::Files {
+/// Returns the functions with which a run reads its files again. `since` is their state from before they were first
+/// read.
+fn reread(plugins: PluginArguments, Files { given, watch }: Files, since: u64) -> run::Files {
     let watched = given.clone();
+    let watch =
+        watch.then(|| run::Watch { since, state: Box::new(move || files::state(&watched)) });
     run::Files {
         read: Box::new(move || {
             plugins.forget();
             prepared(&plugins, &given)
                 .map_err(|failure| run::Faulty(failure.to_string().trim_end().to_owned()))
         }),
-        watch: watch.then(|| -> Box<dyn FnMut() -> u64 + Send> {
-            Box::new(move || files::state(&watched))
-        }),
+        watch,
     }
 }
 

@@ -3,7 +3,10 @@
 
 use std::{
     fs, io,
-    sync::{Arc, atomic::AtomicBool},
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -70,27 +73,33 @@ impl SignalHandler {
     }
 }
 
+/// `true` once a SIGHUP has arrived.
+static HUNG_UP: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+
 /// Prevents these signals from ending the process. A write beyond the limit of `ulimit -f` then fails with EFBIG.
 ///
 /// The signals get a handler. If they were ignored instead, processes that plugins start would ignore them as well.
 pub(super) fn survive() {
     for signal in [SIGHUP, SIGUSR1, SIGUSR2, SIGXFSZ] {
-        if let Err(error) = flag::register(signal, Arc::new(AtomicBool::new(false))) {
+        let flag = if signal == SIGHUP { HUNG_UP.clone() } else { Arc::default() };
+        if let Err(error) = flag::register(signal, flag) {
             tracing::warn!(signal, %error, "cannot handle a signal, so it will end the process");
         }
     }
 }
 
-/// Starts to handle signals on a separate thread, which depends neither on the executor nor on stderr.
+/// Starts to handle signals on a separate thread, which depends neither on the executor nor on stderr. A SIGHUP that
+/// arrived before reloads the flows once they run, because their files may have been read before it.
 pub(super) fn listen(run: RunHandle) -> io::Result<()> {
     let mut handler = SignalHandler::new(run);
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
-        for signal in &mut signals {
+        let earlier = HUNG_UP.load(Ordering::SeqCst).then_some(SIGHUP);
+        for signal in earlier.into_iter().chain(&mut signals) {
             if signal == SIGHUP {
                 // The thread of reloads logs the outcome.
                 if handler.run.reloads().request(false).is_none() {
-                    tracing::warn!(signal, "SIGHUP is ignored: the run is starting or ending");
+                    tracing::warn!(signal, "SIGHUP is ignored: the run is ending");
                 }
                 continue;
             }

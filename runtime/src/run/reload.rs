@@ -40,7 +40,7 @@ pub(super) struct Reloader {
     supervisor: Arc<Supervisor>,
     flows: Vec<(Checked, Member)>,
     files: Files,
-    /// Last value of [`Files::watch`] for which the files were read, and the value of the last look.
+    /// Last state of [`Files::watch`] for which the files were read, and the state of the last look.
     seen: (u64, u64),
 }
 
@@ -74,10 +74,10 @@ impl Reloader {
         supervisor: Arc<Supervisor>,
         flows: &[Checked],
         members: Vec<Member>,
-        mut files: Files,
+        files: Files,
     ) {
         let reloads = supervisor.run.reloads().clone();
-        let value = files.watch.as_mut().map_or(0, |watch| watch());
+        let value = files.watch.as_ref().map_or(0, |watch| watch.since);
         let flows = flows.iter().cloned().zip(members).collect();
         let mut reloader = Self { supervisor, flows, files, seen: (value, value) };
         reloads.serve();
@@ -120,7 +120,7 @@ impl Reloader {
     fn have_files_changed(&mut self, is_read: bool) -> bool {
         let Some(watch) = &mut self.files.watch else { return false };
         let (read, before) = self.seen;
-        let now = watch();
+        let now = (watch.state)();
         let is_due = is_read || (now == before && now != read);
         self.seen = (if is_due { now } else { read }, now);
         is_due
