@@ -29,13 +29,14 @@ struct State {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Stage {
-    /// The run may have read its files already. Requests wait until it has started, so that no change is missed.
-    #[default]
+    /// The run will serve requests once its flows have started. Until then they wait, because the run may have read its
+    /// files already.
     Starts,
     /// A thread serves requests.
     Serves,
     /// No request is accepted.
-    Over,
+    #[default]
+    Closed,
 }
 
 /// A request that waits. All requests that wait at the same time get the same outcome.
@@ -164,16 +165,21 @@ impl fmt::Display for FlowChange {
 }
 
 impl Reloads {
-    /// Requests a reload, or only its plan with `dry_run`. The receiver yields the outcome. A request before the run has
-    /// started is served once it has. Returns `None` if the run cannot reload: it is ending, or its flows do not come
-    /// from files.
+    /// Lets requests wait until the run has started. Call this before the files of the run are read.
+    pub fn expect(&self) {
+        lock(&self.0.state).stage = Stage::Starts;
+    }
+
+    /// Requests a reload, or only its plan with `dry_run`. The receiver yields the outcome; if the run is starting, it
+    /// does so once the flows run. Returns `None` if the run cannot reload: it is ending, or its flows do not come from
+    /// files.
     pub fn request(&self, dry_run: bool) -> Option<Receiver<Outcome>> {
         let (reply, outcome) = async_channel::bounded(1);
         let mut state = lock(&self.0.state);
-        if state.stage == Stage::Over {
+        if state.stage == Stage::Closed {
             return None;
         }
-        // A request for whose outcome nobody waits, such as a signal, is served with the new one.
+        // Requests for whose outcome nobody waits, such as signals, are served with the new one.
         state.waiting.retain(|it| it.dry_run != dry_run || !it.reply.is_closed());
         state.waiting.push(Request { dry_run, reply });
         drop(state);
@@ -194,7 +200,7 @@ impl Reloads {
     /// Accepts no further requests. Requests that wait get no outcome.
     pub(crate) fn end(&self) {
         let mut state = lock(&self.0.state);
-        state.stage = Stage::Over;
+        state.stage = Stage::Closed;
         state.waiting.clear();
         drop(state);
         self.0.changed.notify_all();
@@ -228,6 +234,7 @@ mod tests {
     #[test]
     fn request_during_the_start_is_served_after_it() {
         let reloads = Reloads::default();
+        reloads.expect();
         let answer = reloads.request(false).unwrap();
         reloads.serve();
         let outcome =
@@ -240,6 +247,7 @@ mod tests {
     #[test]
     fn signals_that_wait_are_one_request() {
         let reloads = Reloads::default();
+        reloads.expect();
         for _ in 0..100 {
             drop(reloads.request(false).unwrap());
         }
@@ -249,8 +257,10 @@ mod tests {
     }
 
     #[test]
-    fn run_that_has_ended_accepts_no_request() {
+    fn run_that_has_ended_or_has_no_files_accepts_no_request() {
         let reloads = Reloads::default();
+        assert!(reloads.request(false).is_none());
+        reloads.serve();
         let answer = reloads.request(false).unwrap();
         reloads.end();
         assert!(answer.try_recv().unwrap_err().is_closed());

@@ -85,7 +85,6 @@ pub fn run_at(
     budget: &MemoryBudget,
     clock: &Clock,
 ) -> Result<Vec<Report>, flow::Error> {
-    run.reloads().end();
     let (supervisor, joining) = Supervisor::new(run, deadline, budget, clock);
     supervisor.start_all(flows.iter().copied())?;
     supervisor.watch_files(flows.iter().map(|(flow, _)| *flow));

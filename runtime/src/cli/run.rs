@@ -39,12 +39,13 @@ pub(crate) fn execute(
     ready: service::Ready,
     api: &api::Arguments,
 ) -> Result<(), Failure> {
+    let handle = RunHandle::default();
+    handle.reloads().expect();
     // The state from before the files are read, so that no change is missed.
     let since = files::state(&files.given);
     let flows = prepared(&plugins, &files.given)?;
     let files = reread(plugins, files, since);
     descriptors::raise_limit();
-    let handle = RunHandle::default();
     // The API server and the notifications are dropped after the flows have ended.
     let _server = api.start(&handle, flows.len())?;
     let _service = service::start(&handle, flows.len(), ready);
