@@ -73,6 +73,8 @@ mod runs;
 mod sink;
 mod source;
 mod splitter;
+#[cfg(unix)]
+mod state_file;
 mod sync;
 #[cfg(feature = "template")]
 pub mod template;
@@ -103,6 +105,8 @@ pub use tremor_abi::{
 #[cfg(all(feature = "net", target_os = "linux"))]
 pub use self::descriptors::{Descriptors, Registered};
 pub(crate) use self::sink::BatchId;
+#[cfg(unix)]
+pub use self::state_file::{StateFile, StateFileNames, lock_file};
 pub use self::{
     batch::{
         AnyBatch, Form, Limit, Raw, RawBatch, RawEvent, Stream, Structured, StructuredBatch,

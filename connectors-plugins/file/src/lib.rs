@@ -24,7 +24,6 @@ mod compression;
 mod config;
 mod connector;
 mod folder;
-mod locking;
 mod offset;
 mod open;
 mod origin;

@@ -124,7 +124,9 @@ impl Objects {
             file.write_all(&bytes)?;
             // The object has to survive a failure of the machine once `deliver` returns `Ok(())`.
             file.sync_all()?;
-            Ok(fs::rename(new, folder.join(format!("{name}.ndjson")))?)
+            fs::rename(new, folder.join(format!("{name}.ndjson")))?;
+            // The name is part of the folder.
+            Ok(File::open(folder)?.sync_all()?)
         });
         let stored = stored.await.and_then(|stored| stored);
         deliveries.into_iter().for_each(|delivery| delivery.send(stored.clone()));

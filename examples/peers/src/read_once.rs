@@ -2,13 +2,16 @@
 //! has delivered.
 
 use std::{
-    fs::{self, File},
-    io::{self, BufRead, BufReader, Seek, SeekFrom},
+    fs::File,
+    io::{BufRead, BufReader, Seek, SeekFrom},
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
-use tremor_pdk::{Acks, Begin, Blocking, InFlight, Watermarks, prelude::*, units::Size};
+use tremor_pdk::{
+    Acks, Begin, InFlight, StateFile, StateFileNames, Watermarks, prelude::*, units::Size,
+};
 
 /// Configuration of the source in the flow file.
 #[tremor_pdk::config]
@@ -31,14 +34,22 @@ const fn default_max_in_flight() -> Size {
 pub struct ReadOnce {
     config: Config,
     context: ComponentContext,
-    /// Position of the next line, in bytes; `None` before the checkpoint was read.
+    /// The checkpoint; `None` before the first pull has opened it.
+    checkpoint: Option<Checkpoint>,
+    /// Position of the next line, in bytes; `None` for the position where the run began.
     position: Option<u64>,
     /// Positions of the lines in flight, and the position up to which all lines are acknowledged.
     marks: Watermarks<u64>,
     /// Time of the next commit, by the monotonic clock of the host.
     commit_at_ns: u64,
-    /// Write of the checkpoint that is in flight.
-    committing: Option<Blocking<io::Result<()>>>,
+}
+
+/// The file with the position up to which lines are acknowledged. No other source can use it.
+#[derive(Clone)]
+struct Checkpoint {
+    file: Arc<StateFile>,
+    /// Position where the run began.
+    start: u64,
 }
 
 /// Number of the only stream: the file.
@@ -61,7 +72,7 @@ impl Component for ReadOnce {
             ..InFlight::UNLIMITED
         };
         let marks = Watermarks::new().at_most(most);
-        Ok(Self { config, context, position: None, marks, commit_at_ns: 0, committing: None })
+        Ok(Self { config, context, checkpoint: None, position: None, marks, commit_at_ns: 0 })
     }
 }
 
@@ -77,17 +88,18 @@ impl Source for ReadOnce {
             self.commit().await?;
             self.commit_at_ns = self.context.monotonic_ns() + 1_000_000_000;
         }
-        let (config, position) = (self.config.clone(), self.position);
-        let most = batch.limit().events;
+        let (config, checkpoint) = (self.config.clone(), self.checkpoint.clone());
+        let (position, most) = (self.position, batch.limit().events);
         let read = self.context.blocking(move || {
-            let position = position.map_or_else(|| start(&config.checkpoint), Ok)?;
-            lines(&config.path, position, most).map(|lines| (position, lines))
+            let checkpoint = checkpoint.map_or_else(|| Checkpoint::open(&config.checkpoint), Ok)?;
+            let position = position.unwrap_or(checkpoint.start);
+            lines(&config.path, position, most).map(|lines| (checkpoint, position, lines))
         });
-        let (mut position, lines) = read.await??;
+        let (checkpoint, mut position, lines) = read.await??;
         // There is no `await` from here on: lines that were read are either pushed or read again.
         match self.marks.begin(batch) {
             Begin::Rewind(streams) => {
-                // `None` stands for the position of the checkpoint.
+                // `None` stands for the position where the run began.
                 self.position = streams[0].from;
                 return Ok(Pull::Idle(Duration::ZERO));
             }
@@ -101,6 +113,7 @@ impl Source for ReadOnce {
                 }
             }
         }
+        self.checkpoint = Some(checkpoint);
         self.position = Some(position);
         Ok(if lines.is_empty() { Pull::Finished } else { Pull::Events })
     }
@@ -111,38 +124,31 @@ impl Source for ReadOnce {
 }
 
 impl ReadOnce {
-    /// Writes the position up to which the file is acknowledged to the checkpoint.
-    async fn commit(&mut self) -> Result<()> {
-        // If a pull is dropped, the write that it waited for continues. A second write at the same time would damage
-        // the file.
-        if let Some(earlier) = &mut self.committing {
-            let written = earlier.await;
-            self.committing = None;
-            written??;
-        }
-        let Some(position) = self.marks.of(FILE) else { return Ok(()) };
-        let checkpoint = self.config.checkpoint.clone();
+    /// Writes the position up to which the file is acknowledged to the checkpoint. It is durable when this function
+    /// returns.
+    async fn commit(&self) -> Result<()> {
+        let Some((checkpoint, position)) = self.checkpoint.clone().zip(self.marks.of(FILE)) else {
+            return Ok(());
+        };
+        // If a pull is dropped, its write continues. `replace` lets only one thread write, and asks for the position
+        // then, so that an earlier position never replaces a later one.
+        let marks = self.marks.clone();
         let write = self.context.blocking(move || {
-            let mut new = checkpoint.clone().into_os_string();
-            new.push(".new");
-            fs::write(&new, position.to_string())?;
-            fs::rename(new, checkpoint)
+            let latest = || marks.of(FILE).unwrap_or(position);
+            checkpoint.file.replace(|| Ok(latest().to_string().into_bytes()))
         });
-        let written = self.committing.insert(write).await;
-        self.committing = None;
-        Ok(written??)
+        write.await?
     }
 }
 
-/// Returns the position in the checkpoint, or 0 if there is no checkpoint.
-fn start(checkpoint: &Path) -> Result<u64> {
-    match fs::read_to_string(checkpoint) {
-        Ok(text) => text.trim().parse().map_err(|error| {
-            Error::configuration(format!("{} is not a checkpoint", checkpoint.display()))
-                .caused_by(&error)
-        }),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
-        Err(error) => Err(error.into()),
+impl Checkpoint {
+    fn open(path: &Path) -> Result<Self> {
+        let (file, contents) = StateFile::open(path, StateFileNames::CHECKPOINT, b"0")?;
+        let start = contents.map_or(Some(0), |it| str::from_utf8(&it).ok()?.trim().parse().ok());
+        let start = start.ok_or_else(|| {
+            Error::configuration(format!("`{}` is not a checkpoint", path.display()))
+        })?;
+        Ok(Self { file: file.into(), start })
     }
 }
 

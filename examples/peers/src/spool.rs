@@ -60,7 +60,9 @@ impl ParallelSink for Spool {
             file.write_all(&bytes)?;
             // The file has to survive a failure of the machine once `deliver` returns `Ok(())`.
             file.sync_all()?;
-            fs::rename(new, folder.join(format!("{number}.ndjson")))
+            fs::rename(new, folder.join(format!("{number}.ndjson")))?;
+            // The name is part of the folder.
+            File::open(folder)?.sync_all()
         });
         Ok(written.await??)
     }

@@ -8,12 +8,12 @@ use std::{
 };
 
 use tremor_pdk::{
-    Error, Result,
+    Error, Result, lock_file,
     serde::{Deserialize, Serialize, de::Error as _},
 };
 
 use super::identity::{Ending, Identity, hash};
-use crate::{folder, locking::lock_file, open::transient};
+use crate::{folder, open::transient};
 
 /// Format version of a checkpoint that may be followed by changes, or has files with unread bytes.
 const WITH_CHANGES: u64 = 4;

@@ -6,14 +6,14 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use tremor_pdk::{Error, Result, warn};
+use tremor_pdk::{Error, Result, lock_file, warn};
 
 use super::{
     output::{Current, Output},
     rotation::Rotation,
     torn,
 };
-use crate::{Mode, config::Midnights, folder, locking::lock_file, open};
+use crate::{Mode, config::Midnights, folder, open};
 
 impl Output {
     /// Prepares the file: checks that it suits the configuration, locks it, and truncates it if

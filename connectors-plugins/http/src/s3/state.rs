@@ -1,21 +1,18 @@
 //! The state file: the uploads that are not complete, so that the next run aborts them.
 
 use std::{
-    fs::{self, File, Metadata, TryLockError},
     future::poll_fn,
-    io::{self, Write},
-    os::unix::fs::MetadataExt,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{Arc, Mutex},
     task::{Poll, Waker},
-    thread,
-    time::{Duration, Instant},
 };
 
 use tremor_pdk::{
-    Error, ErrorKind, ErrorPolicy, Host, Result, lock,
+    Error, ErrorPolicy, Host, Result, StateFile, StateFileNames, lock,
     serde::{Deserialize, Serialize},
 };
+
+const NAMES: StateFileNames = StateFileNames { file: "state file", key: "state", user: "sink" };
 
 /// Format version of the state file.
 const VERSION: u64 = 1;
@@ -41,15 +38,9 @@ struct Content {
     uploads: Vec<Upload>,
 }
 
-/// The state file. The file is always complete on disk, because new contents are written to a second file, which is
-/// then renamed.
-///
-/// A sink locks its state file, so that no other sink uses it. The sink locks each new file before the rename. The
-/// system releases a lock when its process ends.
+/// The state file, which only one sink uses.
 pub(super) struct State {
-    path: PathBuf,
-    /// Locked while the file is replaced, and therefore only on threads that may block.
-    file: Mutex<File>,
+    file: StateFile,
     uploads: Mutex<Uploads>,
 }
 
@@ -74,31 +65,11 @@ impl State {
     /// # Errors
     /// The file cannot be read or written, is not a state file, or another sink uses it.
     pub(super) fn open(path: &Path) -> Result<Self> {
-        let (file, content) = loop {
-            match File::options().read(true).write(true).open(path) {
-                Ok(file) => {
-                    take_lock(&file, path)?;
-                    // A second process may have renamed a new file to this path since the file was opened.
-                    if is_at(path, &file) {
-                        let bytes = fs::read(path).map_err(|error| failed("read", path, &error))?;
-                        // Create the second file now, so that a folder that cannot be written is reported at the start.
-                        begin_new(path)?;
-                        break (file, parse(&bytes, path)?);
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    let new = begin_new(path)?;
-                    // A second sink may have created the file since the path was looked up.
-                    if !path.exists() {
-                        break (replace(path, new, Vec::new())?, Vec::new());
-                    }
-                }
-                Err(error) => return Err(failed("read", path, &error)),
-            }
-        };
+        let (file, bytes) = StateFile::open(path, NAMES, &text(Vec::new())?)?;
+        let content = bytes.map_or_else(|| Ok(Vec::new()), |bytes| parse(&bytes, path))?;
         let list = content.into_iter().map(|upload| (upload, false)).collect();
         let uploads = Mutex::new(Uploads { list, waker: None });
-        Ok(Self { path: path.to_owned(), file: Mutex::new(file), uploads })
+        Ok(Self { file, uploads })
     }
 
     /// Records that an upload is about to begin. The record is durable when this function returns.
@@ -163,11 +134,8 @@ impl State {
     async fn save(self: &Arc<Self>, host: &Host) -> Result<()> {
         let this = self.clone();
         host.blocking(move || {
-            let mut file = lock(&this.file);
-            // Read the uploads under the lock of the file, so that an earlier state never replaces a later one.
-            let uploads = lock(&this.uploads).list.iter().map(|(it, _)| it.clone()).collect();
-            *file = replace(&this.path, begin_new(&this.path)?, uploads)?;
-            Ok(())
+            let uploads = || lock(&this.uploads).list.iter().map(|(it, _)| it.clone()).collect();
+            this.file.replace(|| text(uploads()))
         })
         .await?
     }
@@ -202,71 +170,11 @@ impl Drop for Recorded {
     }
 }
 
-/// Creates and locks the empty file that will replace the state file.
-fn begin_new(path: &Path) -> Result<File> {
-    let failed = |error| failed("write", path, &error);
-    let new = File::options()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(new_path(path))
-        .map_err(failed)?;
-    take_lock(&new, path)?;
-    // A process that was killed may have left data in this file.
-    new.set_len(0).map_err(failed)?;
-    Ok(new)
-}
-
-/// Writes the contents of the new file, and renames it to `path`. The contents are durable when this function returns.
-fn replace(path: &Path, mut new: File, uploads: Vec<Upload>) -> Result<File> {
+/// Returns the contents of a state file.
+fn text(uploads: Vec<Upload>) -> Result<Vec<u8>> {
     let content = Content { version: VERSION, uploads };
     let text = serde_json::to_string_pretty(&content).map_err(Error::internal)? + "\n";
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let replaced = new
-        .write_all(text.as_bytes())
-        .and_then(|()| new.sync_all())
-        .and_then(|()| fs::rename(new_path(path), path))
-        .and_then(|()| File::open(parent.unwrap_or(Path::new(".")))?.sync_all());
-    replaced.map_err(|error| failed("write", path, &error))?;
-    Ok(new)
-}
-
-/// Returns the path of the file with new contents, before it replaces the state file.
-fn new_path(path: &Path) -> PathBuf {
-    let mut name = path.to_owned().into_os_string();
-    name.push(".new");
-    name.into()
-}
-
-/// Returns whether `path` still names `file`.
-fn is_at(path: &Path, file: &File) -> bool {
-    let identity = |metadata: Metadata| (metadata.dev(), metadata.ino());
-    let (ours, named) = (file.metadata().map(identity).ok(), fs::metadata(path).map(identity).ok());
-    ours.is_some() && ours == named
-}
-
-/// Time for which a lock is retried. A child process that another thread is starting has a copy of the lock until it
-/// executes its program.
-const RETRIED: Duration = Duration::from_millis(100);
-
-/// Locks the state file, so that no other sink uses it, in this process or in another one.
-fn take_lock(file: &File, path: &Path) -> Result<()> {
-    let begin = Instant::now();
-    let mut locked = file.try_lock();
-    while matches!(locked, Err(TryLockError::WouldBlock)) && begin.elapsed() < RETRIED {
-        thread::sleep(Duration::from_millis(1));
-        locked = file.try_lock();
-    }
-    match locked {
-        // An instance that has just ended may still have the lock, so the error is not final.
-        Err(TryLockError::WouldBlock) => Err(Error::connection_refused(format_args!(
-            "cannot lock the state file `{}`: another sink, in this process or in another one, uses it; give each sink \
-             a `state` of its own, or stop the other sink",
-            path.display()
-        ))),
-        // Some file systems do not support locks.
-        Ok(()) | Err(TryLockError::Error(_)) => Ok(()),
-    }
+    Ok(text.into_bytes())
 }
 
 fn parse(bytes: &[u8], path: &Path) -> Result<Vec<Upload>> {
@@ -287,16 +195,6 @@ fn parse(bytes: &[u8], path: &Path) -> Result<Vec<Upload>> {
         )));
     }
     Ok(content.uploads)
-}
-
-/// Returns the error of an operation on the state file. The error is final at the start, unless the cause may be
-/// temporary, such as a full disk.
-fn failed(doing: &str, path: &Path, error: &io::Error) -> Error {
-    let cause = match ErrorKind::of_shortage(error) {
-        Some(kind) => Error::new(kind, error),
-        None => Error::from(io::Error::new(error.kind(), error.to_string())),
-    };
-    cause.context(format!("cannot {doing} the state file `{}`", path.display()))
 }
 
 /// Sets the policy of an error of the state file during a run, when an upload can be repeated.
