@@ -156,7 +156,8 @@ fn servers(addresses: [&str; 3]) -> String {
 /// Sends a line to each of the servers, and waits until they have written it to their files.
 fn assert_listen(asked: &Asked, addresses: [&str; 3], line: &str) {
     for (name, address) in ["one", "two", "three"].into_iter().zip(addresses) {
-        let mut client = TcpStream::connect(address).unwrap();
+        let client = TcpStream::connect(address);
+        let mut client = client.unwrap_or_else(|error| panic!("{line}, {name}: {error}"));
         writeln!(client, "{line}").unwrap();
         wait_until(|| lines(asked, name).iter().any(|it| it == line));
     }
@@ -166,6 +167,7 @@ fn assert_listen(asked: &Asked, addresses: [&str; 3], line: &str) {
 fn servers_exchange_their_ports_in_one_reload() {
     let [a, b, c] = [(); 3].map(|()| free_address());
     let asked = run(&servers([&a, &b, &c]));
+    while asked.request("GET", "/readyz").0 != 200 {}
     assert_listen(&asked, [&a, &b, &c], "first");
     replace(&asked, &servers([&b, &c, &a]), &["one", "two", "three"]);
     assert_listen(&asked, [&b, &c, &a], "second");
