@@ -90,8 +90,8 @@ pub enum ReloadResult {
     Applied,
     /// The files cannot be used, so nothing was changed.
     Refused,
-    /// A changed or added flow failed, so the flows are those from before the reload. Flows that the reload had changed
-    /// were started again.
+    /// A changed flow, an added one or a changed connector failed, so the flows are those from before the reload. Flows that
+    /// the reload had replaced were started again, and connectors were handed back.
     Restored,
 }
 
@@ -123,6 +123,21 @@ pub struct FlowChange {
     /// Why the flow is replaced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// The connectors of a flow that is changed while it runs. Empty for other changes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub connectors: Vec<ConnectorChange>,
+}
+
+/// The change of a connector in a flow that continues.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ConnectorChange {
+    /// Name of the connector.
+    pub connector: String,
+    /// [`Change::Kept`] or [`Change::Replaced`].
+    pub change: Change,
+    /// Why the connector is replaced.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// Text with all errors because of which a flow cannot be used.
@@ -130,13 +145,15 @@ pub struct FlowChange {
 #[error("{0}")]
 pub struct Faulty(pub String);
 
-/// Kind of a change.
+/// Kind of a change of a flow or a connector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
-    /// The flow continues and notices nothing.
+    /// The flow or connector continues and notices nothing.
     Kept,
-    /// The flow drains, and its successor starts when it has ended.
+    /// The flow continues, and some of its connectors are replaced.
+    Changed,
+    /// The flow drains, and its successor starts when it has ended. A connector is closed before its successor connects.
     Replaced,
     /// The flow starts.
     Added,
@@ -149,6 +166,7 @@ impl Change {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Kept => "kept",
+            Self::Changed => "changed",
             Self::Replaced => "replaced",
             Self::Added => "added",
             Self::Removed => "removed",
@@ -158,9 +176,15 @@ impl Change {
 
 impl fmt::Display for FlowChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { flow, change, reason } = self;
+        let Self { flow, change, reason, connectors } = self;
         write!(f, "{} `{flow}`", change.as_str())?;
-        reason.iter().try_for_each(|reason| write!(f, ": {reason}"))
+        reason.iter().try_for_each(|reason| write!(f, ": {reason}"))?;
+        let replaced = connectors.iter().filter(|it| it.change != Change::Kept);
+        replaced.enumerate().try_for_each(|(at, it)| {
+            let before = if at == 0 { ":" } else { "," };
+            write!(f, "{before} {} `{}`", it.change.as_str(), it.connector)?;
+            it.reason.iter().try_for_each(|reason| write!(f, ", because {reason}"))
+        })
     }
 }
 

@@ -1,5 +1,7 @@
 //! Runs flows in this process, from the first pull to the final report.
 
+mod comparison;
+mod in_place;
 mod reload;
 mod supervisor;
 

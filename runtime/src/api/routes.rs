@@ -204,7 +204,7 @@ impl Routes {
         let outcome = outcome.recv().await.map_err(|_| cannot())?;
         if outcome.result.is_failure() {
             let what = match outcome.result {
-                ReloadResult::Restored => "the flows of before were started again",
+                ReloadResult::Restored => "the flows of before were restored",
                 _ => "nothing has changed",
             };
             let detail = format!("{what}:\n{}", outcome.errors.join("\n"));

@@ -10,7 +10,7 @@ use std::{
 use super::{Access, Error, Server, Token, server::CONNECTIONS};
 use crate::{
     clock::Clock,
-    reloads::{Change, FlowChange, Outcome, ReloadResult, ReloadStatus},
+    reloads::{Change, ConnectorChange, FlowChange, Outcome, ReloadResult, ReloadStatus},
     run::RunHandle,
 };
 
@@ -360,10 +360,15 @@ fn possible_error_statuses_are_described() {
     }
 }
 
-/// Returns the status after a reload that replaced a flow and was undone.
+/// Returns the status after a reload that replaced a flow, and a connector of another flow, and was undone.
 fn reloaded() -> ReloadStatus {
-    let reason = Some("its file has changed".to_owned());
-    let flows = vec![FlowChange { flow: "f".to_owned(), change: Change::Replaced, reason }];
+    let reason = Some("`links` has changed".to_owned());
+    let (connector, change) = ("c".to_owned(), Change::Replaced);
+    let connectors = vec![ConnectorChange { connector, change, reason: reason.clone() }];
+    let flows = vec![
+        FlowChange { flow: "f".to_owned(), change, reason, connectors: Vec::new() },
+        FlowChange { flow: "g".to_owned(), change: Change::Changed, reason: None, connectors },
+    ];
     let errors = vec!["error: flow `f` failed".to_owned()];
     let last = Some(Outcome { result: ReloadResult::Restored, flows, errors });
     ReloadStatus { generation: 1, failed: 1, last }

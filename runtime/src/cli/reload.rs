@@ -24,15 +24,22 @@ pub(super) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     plugin::print(&text(&outcome))
 }
 
-/// Returns a line for each flow, and one for the whole reload.
+/// Returns a line for each flow, with a line for each of its connectors that is replaced, and one for the whole reload.
 fn text(outcome: &Value) -> String {
     let of = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
-    let mut text = String::new();
-    for flow in outcome["flows"].as_array().into_iter().flatten() {
-        let (change, name, reason) = (of(flow, "change"), of(flow, "flow"), of(flow, "reason"));
+    let all = |value: &Value, key: &str| value[key].as_array().cloned().unwrap_or_default();
+    let line = |it: &Value, key: &str| {
+        let (change, name, reason) = (of(it, "change"), of(it, key), of(it, "reason"));
         let reason = if reason.is_empty() { reason } else { format!(": {reason}") };
+        format!("{change:<9} {name}{reason}")
+    };
+    let mut text = String::new();
+    for flow in all(outcome, "flows") {
         // Writing to a string cannot fail.
-        _ = writeln!(text, "{change:<9} {name}{reason}");
+        _ = writeln!(text, "{}", line(&flow, "flow"));
+        for connector in all(&flow, "connectors").iter().filter(|it| it["change"] != "kept") {
+            _ = writeln!(text, "  {}", line(connector, "connector"));
+        }
     }
     text + &of(outcome, "result") + "\n"
 }
@@ -44,13 +51,22 @@ mod tests {
     use super::text;
 
     #[test]
-    fn each_flow_has_a_line_with_its_change() {
+    fn flows_and_replaced_connectors_have_lines() {
         let flows = json!([
             { "flow": "a", "change": "kept" },
-            { "flow": "b", "change": "replaced", "reason": "its file has changed" },
+            { "flow": "b", "change": "replaced", "reason": "`links` has changed" },
+            { "flow": "c", "change": "changed", "connectors": [
+                { "connector": "in", "change": "kept" },
+                { "connector": "out", "change": "replaced", "reason": "`codec` has changed" },
+            ] },
         ]);
         let outcome = json!({ "result": "applied", "flows": flows });
-        let expected = "kept      a\nreplaced  b: its file has changed\napplied\n";
+        let expected = "kept      a
+replaced  b: `links` has changed
+changed   c
+  replaced  out: `codec` has changed
+applied
+";
         assert_eq!(text(&outcome), expected);
     }
 }

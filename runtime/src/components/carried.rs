@@ -10,7 +10,7 @@ use tremor_pdk::{Batch, Result, lock, template::TemplateFields};
 use super::Components;
 use crate::{
     codec::{BatchDecoder, BatchEncoder, MakeCodec, Terminator},
-    flow::{self, Kind, Lookup, Resolver},
+    flow::{self, Flow, Kind, Lookup, Resolver},
 };
 
 /// Codec whose encoders add fields of the events to the metadata of the messages.
@@ -74,6 +74,21 @@ impl Components {
         let fields = fields.map(Arc::new);
         lock(&self.templates).insert(known, fields.clone());
         fields
+    }
+
+    /// Returns whether the templates of a connector of `flow` read the same fields as those of the connector with the same
+    /// name in `earlier`.
+    pub(crate) fn carries_same(
+        &self,
+        connector: &str,
+        flow: &Flow,
+        earlier: (&Self, &Flow),
+    ) -> bool {
+        let fields = |components: &Self, flow: &Flow| {
+            let mut connectors = flow.spec.connectors.iter();
+            components.template_fields(connectors.find(|it| it.name.value == connector)?)
+        };
+        fields(self, flow) == fields(earlier.0, earlier.1)
     }
 }
 

@@ -198,8 +198,7 @@ impl FlowParts<'_> {
         let (flow, kind) = (self.flow.name().to_owned(), component.name.value.clone());
         // The jobs are kept across restarts, because jobs of an earlier instance may still block threads.
         let jobs = Jobs::default();
-        let progress = jobs.clone();
-        self.calls.add_blocking(of, Box::new(move || progress.progress()));
+        self.calls.add_blocking(of, jobs.progress());
         move |connection| {
             if connection.is_some() {
                 jobs.discard_waiting();

@@ -21,8 +21,8 @@
 //! cannot accept now are retried (`sink::retry`). The number of log lines about such changes is limited
 //! (`logging::notices`).
 //!
-//! A folder or module in this list imports only from itself and from those after it: `waiting`, `simulation`, `status`
-//! and `plan`; `connector`; `source`, `sink` and `disk_queue`; `pipeline`; `route`; `queue`; `tracking`; `parts`; `control`; `handle`
+//! A folder or module in this list imports only from itself and from those after it: `waiting`, `simulation`, `status`,
+//! `succession` and `plan`; `connector`; `source`, `sink` and `disk_queue`; `pipeline`; `route`; `queue`; `tracking`; `parts`; `control`; `handle`
 //! and `logging`; `retry`; `sync`; `spin`; `processors`, `target` and `tuning`.
 //!
 //! A flow ends when its sources have ended, when a drain is requested (`FlowHandle::drain`), or when a component fails
@@ -46,6 +46,7 @@ mod sink;
 mod source;
 mod spin;
 mod status;
+mod succession;
 mod sync;
 mod target;
 #[cfg(test)]
@@ -80,6 +81,7 @@ pub use self::{
 use self::{
     control::{Control, Phase},
     handle::ConnectorHandle,
+    succession::Member,
     tracking::stats::FlowCounters,
 };
 pub(crate) use self::{
@@ -89,6 +91,7 @@ pub(crate) use self::{
     processors::Processors,
     retry::part_restarts::{PANICS_IN_A_ROW, Part, PartRestarts},
     simulation::{Simulation, Taken},
+    succession::{Stage, Succession},
 };
 pub use crate::flow::Role as Kind;
 use crate::{clock::Clock, executor, flow, log, memory::FlowMemory, watchdog::Calls};
@@ -111,6 +114,7 @@ pub(crate) struct Flow {
     name: String,
     control: Arc<Control>,
     counters: Arc<FlowCounters>,
+    members: Arc<[Member]>,
     tasks: Vec<executor::Task<()>>,
     started: Instant,
 }
@@ -186,6 +190,7 @@ impl Planned {
         let Self { name, control, counters, tasks } = self;
         let calls = control.calls();
         let flow = calls.flow().clone();
+        let members = tasks.connectors.iter().map(Member::of).collect();
         let connectors = tasks.connectors.into_iter().map(|task| {
             let turns = calls.watch(&task.name, Some("connector"));
             executor::spawn(log::of_flow(flow.clone(), turns.turns(task.run())))
@@ -196,7 +201,7 @@ impl Planned {
         });
         let tasks = connectors.chain(pipelines).collect();
         let started = control.clock().now();
-        Flow { name, control, counters: Arc::new(counters), tasks, started }
+        Flow { name, control, counters: Arc::new(counters), members, tasks, started }
     }
 }
 
@@ -204,7 +209,7 @@ impl Flow {
     /// Returns a handle that controls the flow.
     pub(crate) fn handle(&self) -> FlowHandle {
         let (control, counters) = (self.control.clone(), self.counters.clone());
-        FlowHandle { flow: self.name.clone(), control, counters }
+        FlowHandle { flow: self.name.clone(), control, counters, members: self.members.clone() }
     }
 
     /// Waits until the flow has ended. A drain, whatever its cause, may take the time `deadline`; then the flow is
@@ -273,6 +278,8 @@ pub(crate) struct FlowHandle {
     flow: String,
     control: Arc<Control>,
     counters: Arc<FlowCounters>,
+    /// The connectors, without those that no link uses.
+    members: Arc<[Member]>,
 }
 
 impl FlowHandle {

@@ -83,8 +83,8 @@ struct Refused {
 
 /// A component whose blocking functions waited for a thread in the last check.
 struct Blocked {
-    /// Position of the functions in the flow.
-    at: usize,
+    /// Number of the functions in the flow.
+    number: usize,
     /// Number of functions that had returned at the last check.
     ended: u64,
     /// Time since which no function has returned.
@@ -115,8 +115,9 @@ impl Waits {
     fn blocked(&mut self, blocking: Vec<(usize, Box<str>, usize, u64)>, now: Instant) -> Vec<Line> {
         let mut before = std::mem::take(&mut self.blocked);
         let mut lines = Vec::new();
-        for (at, component, waiting, ended) in blocking {
-            let same = before.iter().position(|it| it.at == at).map(|at| before.swap_remove(at));
+        for (number, component, waiting, ended) in blocking {
+            let same = before.iter().position(|it| it.number == number);
+            let same = same.map(|at| before.swap_remove(at));
             let same = same.filter(|it| it.ended == ended);
             let (since, mut is_logged) = same.map_or((now, false), |it| (it.since, it.is_logged));
             let is_long = now.saturating_duration_since(since) >= LONG;
@@ -124,7 +125,7 @@ impl Waits {
                 is_logged = true;
                 lines.push(Line::Blocked { component: component.into(), waiting });
             }
-            self.blocked.push(Blocked { at, ended, since, is_logged });
+            self.blocked.push(Blocked { number, ended, since, is_logged });
         }
         lines
     }

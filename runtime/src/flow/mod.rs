@@ -29,6 +29,7 @@
 
 mod check;
 mod diagnostic;
+mod difference;
 mod draft;
 mod framing;
 mod graph;
@@ -71,6 +72,7 @@ pub use self::{
 };
 pub(crate) use self::{
     check::{components, fits},
+    difference::{ChangedConnector, Difference},
     name::{FORM as NAME_FORM, is_valid as is_valid_name},
     queues::owner_of,
     spec::{
@@ -95,7 +97,7 @@ pub struct Flow {
 
 /// Content of a file with all references replaced, but those to files. `Debug` shows nothing of it, because values of
 /// references may be secrets.
-#[derive(Clone, PartialEq)]
+#[derive(Clone)]
 struct Content(Arc<serde_json::Value>);
 
 impl fmt::Debug for Content {
@@ -118,14 +120,6 @@ impl Flow {
     /// Returns the folder of the flow file, to which paths in the file are relative. Empty for a bare file name.
     pub fn folder(&self) -> &Path {
         self.path().parent().unwrap_or(Path::new(""))
-    }
-
-    /// Returns whether the other flow has the same name, the same folder, and a file with the same content. Comments,
-    /// formatting and the order of keys are not compared, and neither are the contents of files to which the flow
-    /// refers.
-    pub(crate) fn is_same_as(&self, other: &Self) -> bool {
-        let of = |flow: &'_ Self| (flow.name().to_owned(), flow.folder().to_owned());
-        of(self) == of(other) && self.content == other.content
     }
 
     /// Creates an error about a location in this file, for errors that are found only later, such as a plugin path that

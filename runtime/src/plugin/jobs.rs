@@ -56,10 +56,15 @@ impl Jobs {
         }
     }
 
-    /// Returns the number of jobs that have not started, and the number of those that have ended.
-    pub(crate) fn progress(&self) -> (usize, u64) {
-        let state = lock(&self.0);
-        (state.waiting.len(), state.ended)
+    /// Returns a function that returns the number of jobs that have not started, and the number of those that have ended,
+    /// or `None` once the component and all its jobs are gone.
+    pub(crate) fn progress(&self) -> Box<dyn Fn() -> Option<(usize, u64)> + Send + Sync> {
+        let jobs = Arc::downgrade(&self.0);
+        Box::new(move || {
+            let jobs = jobs.upgrade()?;
+            let state = lock(&jobs);
+            Some((state.waiting.len(), state.ended))
+        })
     }
 
     /// Drops the jobs that have not started, because the instance that wanted their results is being replaced.
@@ -86,6 +91,15 @@ mod tests {
             jobs.start(Job::new(move || _ = barrier.wait()));
         }
         barrier
+    }
+
+    #[test]
+    fn progress_ends_with_the_component() {
+        let jobs = Jobs::default();
+        let progress = jobs.progress();
+        assert_eq!(progress(), Some((0, 0)));
+        drop(jobs);
+        assert_eq!(progress(), None);
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! Reloads: reads the flow files again, and changes the flows that have changed.
 //!
-//! A reload first plans all flows that were added or changed, which creates their components. If that fails, nothing
-//! has changed. Then the flows drain that were removed or changed, and their successors start when they have ended. If a
-//! successor fails on its first attempt to connect, the previous flows are planned and started again. Flows that have
-//! not changed notice nothing.
+//! A reload first plans all flows that were added or replaced, and the successors of connectors, which creates their
+//! components. If that fails, nothing has changed. Then the flows drain that were removed or replaced, and their
+//! successors start when they have ended. If only connectors of a flow have changed, the flow continues, and only these
+//! connectors are replaced ([`in_place`](super::in_place)). If a successor fails on its first attempt to connect, the
+//! previous flows are planned and started again, and the connectors are handed back. Flows that have not changed notice
+//! nothing.
 //!
 //! Planning a flow opens its queues on disk, which its predecessor may use. Flows with such queues are therefore planned
 //! when the flows that end have ended.
@@ -18,12 +20,14 @@ use std::{
 
 use super::{
     Checked, Files,
+    comparison::{Plan, is_kept},
+    in_place::InPlace,
     supervisor::{Member, Supervisor},
 };
 use crate::{
     engine::{FlowState, Planned, State},
-    executor,
-    reloads::{Change, Faulty, FlowChange, Outcome, ReloadResult, Request},
+    executor, flow,
+    reloads::{Change, ConnectorChange, Faulty, FlowChange, Outcome, ReloadResult, Request},
 };
 
 /// Time between two looks at files that are watched.
@@ -42,30 +46,6 @@ pub(super) struct Reloader {
     files: Files,
     /// Last state of [`Files::watch`] for which the files were read, and the state of the last look.
     seen: (u64, u64),
-}
-
-/// Flows of a reload, and what happens to each of them.
-struct Plan {
-    changes: Vec<FlowChange>,
-    next: Vec<Checked>,
-}
-
-impl Plan {
-    /// Returns the flows that have to start.
-    fn starting(&self) -> impl Iterator<Item = &Checked> {
-        let changes = self.changes.iter().zip(&self.next);
-        changes.filter(|(it, _)| it.change != Change::Kept).map(|(_, flow)| flow)
-    }
-
-    fn is_empty(&self) -> bool {
-        self.changes.iter().all(|it| it.change == Change::Kept)
-    }
-
-    /// Returns whether the running flow with this name has to end.
-    fn ends(&self, name: &str) -> bool {
-        let ends = |it: &&FlowChange| matches!(it.change, Change::Replaced | Change::Removed);
-        self.changes.iter().filter(ends).any(|it| it.flow == name)
-    }
 }
 
 impl Reloader {
@@ -146,40 +126,20 @@ impl Reloader {
 
     /// Reads the files and compares them with what runs.
     fn read(&mut self) -> Result<Plan, Faulty> {
-        let next = (self.files.read)()?;
-        let mut changes: Vec<_> = next.iter().map(|flow| self.change(flow)).collect();
-        for (running, _) in &self.flows {
-            let name = running.flow.name();
-            if !next.iter().any(|it| it.flow.name() == name) {
-                changes.push(FlowChange::new(name, Change::Removed, None));
-            }
-        }
-        Ok(Plan { changes, next })
+        Ok(Plan::of((self.files.read)()?, &self.flows))
     }
 
-    /// Compares a flow with the running one of the same name.
-    fn change(&self, next: &Checked) -> FlowChange {
-        let name = next.flow.name();
-        let Some((running, _)) = self.flows.iter().find(|(it, _)| it.flow.name() == name) else {
-            return FlowChange::new(name, Change::Added, None);
-        };
-        if !next.flow.is_same_as(&running.flow) {
-            let reason = "its file has changed, or a value to which the file refers".to_owned();
-            return FlowChange::new(name, Change::Replaced, Some(reason));
-        }
-        match next.components.changed_library(&next.flow, &running.components) {
-            Some(path) => {
-                let reason = format!("the plugin {} has changed", path.display());
-                FlowChange::new(name, Change::Replaced, Some(reason))
-            }
-            None => FlowChange::new(name, Change::Kept, None),
-        }
+    /// Returns the running flow called `name`.
+    fn running(&self, name: &str) -> Option<&(Checked, Member)> {
+        self.flows.iter().find(|(it, _)| it.flow.name() == name)
     }
 
     /// Changes the flows.
     fn apply(&mut self, plan: Plan) -> Outcome {
         let (later, first): (Vec<_>, Vec<_>) = plan.starting().partition(|it| it.flow.is_stored());
-        let mut planned = match self.plan_all(first) {
+        let planned =
+            self.plan_all(first).and_then(|planned| Ok((planned, self.successors(&plan)?)));
+        let (mut planned, mut in_place) = match planned {
             Ok(planned) => planned,
             Err(errors) => return Outcome::of(ReloadResult::Refused, plan.changes, errors),
         };
@@ -195,21 +155,32 @@ impl Reloader {
         }
         let removed = plan.changes.iter().filter(|it| it.change == Change::Removed);
         removed.for_each(|it| self.supervisor.run.remove(&it.flow));
-        let (started, errors) = match self.plan_all(later) {
+        let later = self.plan_all(later).and_then(|later| {
+            self.close(&mut in_place)?;
+            Ok(later)
+        });
+        let (started, errors) = match later {
             Ok(later) => {
                 planned.extend(later);
+                in_place.release(true);
                 let started = self.start_all(planned);
-                let errors = self.fail(&started);
+                let errors = self.fail(&started, &in_place);
                 (started, errors)
             }
             Err(errors) => (Vec::new(), errors),
         };
         if errors.is_empty() {
+            drop(in_place);
+            for (_, next) in plan.changed() {
+                let mut flows = self.flows.iter_mut();
+                let running = flows.find(|(it, _)| it.flow.name() == next.flow.name());
+                running.into_iter().for_each(|(it, _)| *it = next.clone());
+            }
             self.flows.extend(started);
             self.supervisor.budget.divide();
             return Outcome::of(ReloadResult::Applied, plan.changes, errors);
         }
-        self.restore(plan, &started, ending, errors)
+        self.restore(plan, &started, ending, in_place, errors)
     }
 
     /// Plans flows. If one of them cannot be planned, returns the errors of all.
@@ -231,25 +202,52 @@ impl Reloader {
         Ok(planned)
     }
 
-    /// Plans a flow on a thread of its own, because a constructor may not return.
     fn plan(&self, checked: &Checked) -> Result<Planned, Faulty> {
-        let (sender, planned) = mpsc::sync_channel(1);
         let (supervisor, flow) = (self.supervisor.clone(), checked.clone());
-        let plan = move || {
-            let planned = supervisor.plan(&flow.flow, &flow.components);
-            // The receiver is gone after the time limit.
-            _ = sender
-                .send(planned.map_err(|error| Faulty(error.to_string().trim_end().to_owned())));
-        };
-        let name = checked.flow.name();
-        let thread = thread::Builder::new().name("plan".to_owned()).spawn(plan);
-        thread.map_err(|error| Faulty(format!("error: cannot start a thread: {error}")))?;
-        planned.recv_timeout(TRIAL).unwrap_or_else(|_| {
-            let seconds = TRIAL.as_secs();
-            Err(Faulty(format!(
-                "error: the components of flow `{name}` were not created within {seconds} s"
-            )))
-        })
+        let plan = move || supervisor.plan(&flow.flow, &flow.components);
+        in_time(&format!("flow `{}`", checked.flow.name()), plan)
+    }
+
+    /// Creates the successors of the connectors that are replaced while their flows run. If one of them cannot be created,
+    /// returns the errors of all.
+    fn successors(&self, plan: &Plan) -> Result<InPlace, Vec<String>> {
+        let (mut in_place, mut errors) = (InPlace::default(), Vec::new());
+        for (change, next) in plan.changed() {
+            let Some((_, member)) = self.running(&change.flow) else { continue };
+            for ConnectorChange { connector, change: of_connector, .. } in &change.connectors {
+                if is_kept(*of_connector) {
+                    continue;
+                }
+                let (supervisor, next) = (self.supervisor.clone(), next.clone());
+                let (handle, name) = (member.handle.clone(), connector.clone());
+                let create = move || supervisor.successor(&next, &handle, &name);
+                let of = format!("connector `{connector}` of flow `{}`", change.flow);
+                match in_time(&of, create) {
+                    Ok(succession) => in_place.add(&change.flow, succession),
+                    Err(Faulty(error)) => errors.push(error),
+                }
+            }
+        }
+        if errors.is_empty() { Ok(in_place) } else { Err(errors) }
+    }
+
+    /// Lets connectors close, and waits until all of them have closed.
+    fn close(&self, in_place: &mut InPlace) -> Result<(), Vec<String>> {
+        in_place.request();
+        self.wait(|| in_place.are_closed());
+        // If the run ends, the connectors are released so that their flows can drain.
+        let is_ending = self.supervisor.run.ends();
+        let errors = if is_ending { Vec::new() } else { in_place.not_closed(TRIAL.as_secs()) };
+        if errors.is_empty() { Ok(()) } else { Err(errors) }
+    }
+
+    /// Waits until `is_over` returns `true`, the time limit is over, or the run ends.
+    fn wait(&self, is_over: impl Fn() -> bool) {
+        let Supervisor { run, clock, .. } = &*self.supervisor;
+        let begun: Instant = clock.now();
+        while !is_over() && !run.ends() && clock.elapsed(begun) < TRIAL {
+            executor::block_on(clock.sleep(STEP));
+        }
     }
 
     fn start_all(&self, planned: Vec<(Checked, Planned)>) -> Vec<(Checked, Member)> {
@@ -265,15 +263,15 @@ impl Reloader {
         }
     }
 
-    /// Waits until each of the flows has started, and returns the errors of those that have failed. Once no flow fails,
-    /// the trial is over.
-    fn fail(&self, started: &[(Checked, Member)]) -> Vec<String> {
+    /// Waits until each of the flows has started and each of the connectors has tried to connect, and returns the errors of
+    /// those that have failed. Once none fails, the trial is over.
+    fn fail(&self, started: &[(Checked, Member)], in_place: &InPlace) -> Vec<String> {
         let Supervisor { run, clock, .. } = &*self.supervisor;
         let begun: Instant = clock.now();
         loop {
             let status: Vec<_> = started.iter().map(|(_, it)| it.handle.status()).collect();
             let failed = status.iter().filter(|it| it.state == FlowState::Failed);
-            let errors: Vec<String> = failed
+            let mut errors: Vec<String> = failed
                 .map(|flow| match &flow.failure {
                     Some(failure) => {
                         let (flow, component) = (&flow.name, &failure.component);
@@ -282,12 +280,14 @@ impl Reloader {
                     None => format!("error: flow `{}` failed", flow.name),
                 })
                 .collect();
+            errors.extend(in_place.failures());
             if !errors.is_empty() {
                 return errors;
             }
             // A connector that has failed is about to fail its flow.
             let mut connectors = status.iter().flat_map(|it| &it.connectors);
-            let is_tried = connectors.all(|it| it.is_tried && it.state != State::Failed);
+            let is_tried = connectors.all(|it| it.is_tried && it.state != State::Failed)
+                && in_place.are_tried();
             if is_tried || run.ends() || clock.elapsed(begun) >= TRIAL {
                 break;
             }
@@ -300,15 +300,23 @@ impl Reloader {
         Vec::new()
     }
 
-    /// Ends the flows of a reload that has failed, and starts those again that it had ended.
+    /// Ends the flows of a reload that has failed, starts those again that it had ended, and hands connectors back.
     fn restore(
         &mut self,
         plan: Plan,
         started: &[(Checked, Member)],
         ended: Vec<(Checked, Member)>,
+        in_place: InPlace,
         mut errors: Vec<String>,
     ) -> Outcome {
+        errors.extend(in_place.closed());
+        in_place.request_back();
+        self.wait(|| in_place.are_closed());
         self.end(started);
+        in_place.release(false);
+        self.wait(|| in_place.are_tried());
+        errors.extend(in_place.not_restored());
+        drop(in_place);
         for (checked, _) in started {
             self.supervisor.run.remove(checked.flow.name());
         }
@@ -344,10 +352,24 @@ impl Outcome {
     }
 }
 
-impl FlowChange {
-    fn new(flow: &str, change: Change, reason: Option<String>) -> Self {
-        Self { flow: flow.to_owned(), change, reason }
-    }
+/// Creates components on a thread of its own, because a constructor may not return. `of` names the owner of the
+/// components.
+fn in_time<T: Send + 'static>(
+    of: &str,
+    create: impl FnOnce() -> Result<T, flow::Error> + Send + 'static,
+) -> Result<T, Faulty> {
+    let (sender, created) = mpsc::sync_channel(1);
+    let create = move || {
+        let created = create();
+        // The receiver is gone after the time limit.
+        _ = sender.send(created.map_err(|error| Faulty(error.to_string().trim_end().to_owned())));
+    };
+    let thread = thread::Builder::new().name("plan".to_owned()).spawn(create);
+    thread.map_err(|error| Faulty(format!("error: cannot start a thread: {error}")))?;
+    created.recv_timeout(TRIAL).unwrap_or_else(|_| {
+        let seconds = TRIAL.as_secs();
+        Err(Faulty(format!("error: the components of {of} were not created within {seconds} s")))
+    })
 }
 
 fn log(outcome: &Outcome) {
@@ -362,7 +384,7 @@ fn log(outcome: &Outcome) {
         ReloadResult::Restored => {
             tracing::error!(
                 changes,
-                "the reload has failed, and the flows of before were started again: {}",
+                "the reload has failed, and the flows of before were restored: {}",
                 errors.join("\n")
             );
         }

@@ -15,11 +15,11 @@ use std::{
 use async_channel::{Receiver, Sender};
 use tremor_pdk::lock;
 
-use super::RunHandle;
+use super::{Checked, RunHandle};
 use crate::{
     clock::Clock,
     components::{Components, FlowParts},
-    engine::{self, FlowHandle, Planned, Processors, Report},
+    engine::{self, FlowHandle, Planned, Processors, Report, Succession},
     executor,
     flow::{self, Flow},
     memory::MemoryBudget,
@@ -113,6 +113,25 @@ impl Supervisor {
         let (calls, memory) = (self.watchdog.flow(flow.name()), self.budget.flow(flow.name()));
         let parts = FlowParts { components, flow, run, calls: &calls, memory: &memory, clock };
         engine::Flow::plan(flow, &parts, calls.clone(), &self.processors, memory.clone(), clock)
+    }
+
+    /// Creates the successor of a connector of a running flow, as `next` specifies it.
+    ///
+    /// # Errors
+    /// The reason why a component cannot be created.
+    pub(super) fn successor(
+        &self,
+        next: &Checked,
+        running: &FlowHandle,
+        connector: &str,
+    ) -> Result<Succession, flow::Error> {
+        let Self { run, clock, .. } = self;
+        let Checked { flow, components } = next;
+        let parts =
+            |calls| FlowParts { components, flow, run, calls, memory: running.memory(), clock };
+        // A constructor that hangs must not fail the running flow, so the trial has records of its own.
+        let apart = self.watchdog.flow(flow.name());
+        running.succession(flow, connector, &parts(&apart), &parts(running.calls()))
     }
 
     /// Starts the flows that the run begins with. If one of them cannot be planned, none is started.

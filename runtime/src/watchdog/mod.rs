@@ -104,7 +104,7 @@ pub(crate) struct Calls {
     /// Limits by component. A call that blocks its thread for longer than the limit is considered to hang.
     hangs: Mutex<Vec<(Box<str>, Limit)>>,
     long_turns: Mutex<LongTurns>,
-    blocking: Mutex<Vec<(Box<str>, Progress)>>,
+    blocking: Mutex<Blocking>,
     given_up: Mutex<Vec<(GivenUp, Revive)>>,
 }
 
@@ -121,8 +121,15 @@ pub struct GivenUp {
 }
 
 /// Function that returns the number of blocking functions of a component that wait for a thread, and the number of
-/// those that have returned.
-type Progress = Box<dyn Fn() -> (usize, u64) + Send + Sync>;
+/// those that have returned. Returns `None` once the component is gone and all its functions have returned.
+type Progress = Box<dyn Fn() -> Option<(usize, u64)> + Send + Sync>;
+
+/// The blocking functions of components, each with a number.
+#[derive(Default)]
+struct Blocking {
+    last: usize,
+    all: Vec<(usize, Box<str>, Progress)>,
+}
 
 /// Function after which a part is called again.
 type Revive = Box<dyn Fn() + Send + Sync>;
@@ -174,16 +181,20 @@ impl Calls {
 
     /// Adds the blocking functions of a component.
     pub(crate) fn add_blocking(&self, component: &str, progress: Progress) {
-        lock(&self.blocking).push((component.into(), progress));
+        let mut blocking = lock(&self.blocking);
+        blocking.all.retain(|(.., progress)| progress().is_some());
+        blocking.last += 1;
+        let number = blocking.last;
+        blocking.all.push((number, component.into(), progress));
     }
 
-    /// Returns the components with blocking functions that wait for a thread, each with the position of these functions
-    /// in the flow, the number of those that wait, and the number of those that have returned.
+    /// Returns the components with blocking functions that wait for a thread, each with a number that identifies these
+    /// functions, the number of those that wait, and the number of those that have returned.
     pub(crate) fn blocking(&self) -> Vec<(usize, Box<str>, usize, u64)> {
-        let all = lock(&self.blocking);
-        let with_progress = all.iter().enumerate().map(|(at, (component, progress))| {
-            let (waiting, ended) = progress();
-            (at, component.clone(), waiting, ended)
+        let blocking = lock(&self.blocking);
+        let with_progress = blocking.all.iter().filter_map(|(number, component, progress)| {
+            let (waiting, ended) = progress()?;
+            Some((*number, component.clone(), waiting, ended))
         });
         with_progress.filter(|(_, _, waiting, _)| *waiting > 0).collect()
     }

@@ -61,6 +61,7 @@ mod queues;
 mod random;
 mod references;
 mod reload;
+mod reload_connectors;
 mod rotated_hosts;
 mod servers;
 mod signals;

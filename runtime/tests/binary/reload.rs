@@ -24,6 +24,13 @@ links: [ticks -> output]
     )
 }
 
+/// Returns the same flow as [`ticks`] with a pipeline, so that the flow has to be replaced.
+fn ticks_through(pipeline: &str, to: &str) -> String {
+    let links =
+        format!("pipelines: {{ {pipeline}: {{}} }}\nlinks: [ticks -> {pipeline} -> output]");
+    ticks(to).replace("links: [ticks -> output]", &links)
+}
+
 /// Returns a scene with the folder `flows`, in which the flows `a` and `b` write to `out-a` and `out-b`.
 fn scene() -> Scene {
     let scene = Scene::new("");
@@ -68,9 +75,9 @@ fn changed_flow_is_replaced_and_the_other_one_kept() {
     until_written(&asked, "out-b");
     let before = taken(&asked, "a");
     write(&asked, "a.yaml", &format!("# A comment does not count.\n{}", ticks("out-a")));
-    write(&asked, "b.yaml", &ticks("out-c"));
+    write(&asked, "b.yaml", &ticks_through("p", "out-c"));
     let planned = asked.json("POST", "/v1/reload?dry_run=true");
-    let reason = "its file has changed, or a value to which the file refers";
+    let reason = "`links` has changed";
     let changes = json!([
         { "flow": "a", "change": "kept" },
         { "flow": "b", "change": "replaced", "reason": reason },
@@ -162,7 +169,7 @@ links: [input -> nowhere]
     write(&asked, "c.yaml", &ticks("out-c"));
     let (status, body) = asked.request("POST", "/v1/reload");
     assert_eq!(status, 422, "{body}");
-    let expected = "the flows of before were started again:\\nerror: flow `b` failed: `input`";
+    let expected = "the flows of before were restored:\\nerror: flow `b` failed: `input`";
     assert!(body.contains(expected), "{body}");
     assert_eq!(names(&asked), ["a", "b"]);
     let before = taken(&asked, "b");
@@ -199,25 +206,26 @@ links: [input -> output]
 
 #[test]
 fn replaced_flow_has_the_queue_on_disk_of_its_predecessor() {
-    let flow = |interval: usize| {
-        ticks("out-b").replace("interval_ms: 1 ", &format!("interval_ms: {interval} ")).replace(
+    let flow = |round: usize| {
+        ticks_through(&format!("p{round}"), "out-b").replace(
             "codec: json,",
             "codec: json, queue: { disk: { path: ../queue, max_bytes: 1MiB } },",
         )
     };
     let scene = scene().write("flows/b.yaml", flow(1).as_bytes());
     let asked = run(scene, &[]);
-    for interval in 2..10 {
-        write(&asked, "b.yaml", &flow(interval));
+    for round in 2..10 {
+        write(&asked, "b.yaml", &flow(round));
         let applied = asked.json("POST", "/v1/reload");
         assert_eq!(applied["result"], "applied", "{applied}");
+        assert_eq!(applied["flows"][1]["change"], "replaced");
     }
     // The folder belongs to the flow `b`, so `a` cannot open it, even once `b` is removed.
     fs::remove_file(asked.path().join("flows/b.yaml")).unwrap();
     write(&asked, "a.yaml", &flow(1));
     let (status, body) = asked.request("POST", "/v1/reload");
     assert_eq!(status, 422, "{body}");
-    assert!(body.contains("the flows of before were started again"), "{body}");
+    assert!(body.contains("the flows of before were restored"), "{body}");
     assert_eq!(names(&asked), ["a", "b"]);
     asked.end();
 }
@@ -227,11 +235,10 @@ fn run_continues_while_its_only_flow_is_replaced() {
     let scene = scene();
     fs::remove_file(scene.path().join("flows/a.yaml")).unwrap();
     let asked = start_with(scene, &["flows/b.yaml"], 1, |command| command);
-    write(&asked, "b.yaml", &ticks("out-c"));
+    write(&asked, "b.yaml", &ticks_through("p", "out-c"));
     let printed = asked.tremor(&["reload"]);
     printed.expect(0, &[]);
-    let expected =
-        "replaced  b: its file has changed, or a value to which the file refers\napplied\n";
+    let expected = "replaced  b: `links` has changed\napplied\n";
     assert_eq!(printed.stdout, expected);
     until_written(&asked, "out-c");
     asked.end();

@@ -2,6 +2,7 @@
 
 pub(crate) mod ending;
 pub(crate) mod fault;
+pub(crate) mod handover;
 mod running;
 pub(crate) mod sides;
 
@@ -14,6 +15,7 @@ use crate::engine::{
     connector::{
         ending::{Ending, retire},
         fault::{Fault, may_connect_later},
+        handover::Handover,
         running::Outcome,
     },
     control::{Control, Phase, last_call::in_time, overrun},
@@ -52,6 +54,11 @@ pub(crate) struct ConnectorTask {
     pub(crate) handle: Arc<ConnectorHandle>,
     /// State that tells the sources before the sink whether the sink is down. Unused if the connector has no sink.
     pub(crate) outage: Arc<Outage>,
+    /// Exchanges the parts of this task that the specification of the connector determines.
+    pub(crate) handover: Arc<Handover>,
+    /// `true` if other tasks decode what the source reads, or encode for the sink, so that a reload cannot exchange codecs
+    /// and postprocessors.
+    pub(crate) is_coded_elsewhere: bool,
     pub(crate) life: Life,
 }
 
@@ -87,6 +94,7 @@ impl ConnectorTask {
         if let Err(error) = notices.during(self.supervise()).await {
             self.fail(error);
         }
+        self.handover.end();
         self.end_sides().await;
         // The sink has failed its events by now. The source of this connector may have waited for their
         // acknowledgements.
@@ -169,7 +177,9 @@ impl ConnectorTask {
                 Err(fault) => fault,
             };
             connection = self.handle.next_instance();
+            let Some(is_exchanged) = self.hand_over(&fault).await else { return Ok(()) };
             let (error, wait) = match fault {
+                _ if is_exchanged => (None, Duration::ZERO),
                 Fault::Final(error) => return Err(error),
                 Fault::Restart(error) => {
                     let wait = self.restart_after(&error)?;
@@ -189,6 +199,9 @@ impl ConnectorTask {
             }
             if connection.replaced().is_some() {
                 connection = self.handle.next_instance();
+                if self.hand_over(&Fault::Requested).await.is_none() {
+                    return Ok(());
+                }
             }
         }
     }
@@ -229,11 +242,12 @@ impl ConnectorTask {
         }
     }
 
-    /// Closes an instance that has not failed and is replaced because of a request.
+    /// Closes an instance that has not failed and is replaced because of a request or a reload.
     async fn close_replaced(&mut self, connector: &mut dyn DynConnector) -> Fault {
         self.enter(State::Restarting);
         if self.mark_down("restarts") {
-            tracing::info!(component = %self.name, "the connector restarts because of a request");
+            let cause = if self.handover.is_requested() { "reload" } else { "request" };
+            tracing::info!(component = %self.name, "the connector restarts because of a {cause}");
         }
         // While the source waits for acknowledgements, the instance is still in use and must not be closed.
         if self.life.acknowledging.is_none()
@@ -394,6 +408,7 @@ impl ConnectorTask {
     /// Returns a fault if no attempt is left.
     fn attempt_failed(&mut self, error: &Error) -> Result<(), Fault> {
         if self.reconnect.fail_with(error) {
+            self.handover.tried(Some(error));
             return Ok(());
         }
         let made = format_args!("not connected after {}", self.reconnect);

@@ -69,6 +69,7 @@ impl ConnectorTask {
             hooks.started = true;
         }
         self.enter(if hooks.paused { State::Paused } else { State::Running });
+        self.handover.tried(None);
         if sink.is_some() && !std::mem::replace(&mut self.life.sink_seen, true) {
             self.control.sink_ready(&self.name);
         }
@@ -98,6 +99,9 @@ impl ConnectorTask {
             match step {
                 Step::SourceEnded(_, Ok(outstanding)) => {
                     self.handle.drains();
+                    if running.sink.is_none() && self.sink.is_none() {
+                        self.handover.end();
+                    }
                     self.life.acknowledging = Some(log::spawn(outstanding.run()));
                 }
                 Step::SourceEnded(side, Err(end)) => {

@@ -1,17 +1,23 @@
-//! Parts of components: codecs, processors, operators and settings.
+//! Parts of components: codecs, processors, operators and settings, and the parts of a connector that a reload can
+//! replace.
 
 use std::{collections::HashMap, sync::Arc};
 
-use tremor_pdk::Component as _;
+use tremor_pdk::{Component as _, Error};
 
 use crate::{
     codec::MakeCodec,
     engine::{
-        parts::{OperatorInstance, Parts},
-        retry::part_restarts::PartRestarts,
+        connector::{self, handover::Replaceable},
+        control::overrun::CALL_LIMIT,
+        parts::{ConnectorType, OperatorInstance, Parts},
+        retry::{
+            backoff::{Attempts, Policy, Restarts},
+            part_restarts::PartRestarts,
+        },
         route::{leading::Factory, step::Step},
-        sink::{postprocessors::Postprocessors, terms::Terms},
-        source::{batch_sizer::BatchSizer, preprocessors::Preprocessors},
+        sink::{parts::SinkParts, postprocessors::Postprocessors, retry, terms::Terms},
+        source::{batch_sizer::BatchSizer, parts::SourceParts, preprocessors::Preprocessors},
         target::Target,
     },
     flow::{self, Flow, Node, NodeId, Role},
@@ -25,6 +31,66 @@ pub(super) fn codec(
     node: &Node,
 ) -> Result<Option<Box<dyn MakeCodec>>, flow::Diagnostic> {
     parts.codec(&flow.spec.connectors[node.index])
+}
+
+/// Creates the parts of the connector `name` that its specification determines, so that a running connector can get
+/// them.
+///
+/// # Errors
+/// Returns the reason why a component cannot be created, with its location in the flow file.
+pub(crate) fn successor(
+    flow: &Flow,
+    parts: &dyn Parts,
+    name: &str,
+) -> Result<Replaceable, flow::Diagnostic> {
+    let mut connectors = flow.spec.connectors.iter();
+    let Some(spec) = connectors.find(|it| it.name.value == name) else {
+        return Err(flow.error(flow::Span::START, format!("there is no connector `{name}`")));
+    };
+    let kind = parts.connector(spec)?;
+    let [has_source, has_sink] =
+        [Role::Source, Role::Sink].map(|role| flow.graph.find(role, name).is_some());
+    let is_raw = kind.codec.is_some();
+    let postprocessors = has_sink.then(|| postprocessors(parts, spec, is_raw)).transpose()?;
+    replaceable(flow, parts, spec, kind, has_source, postprocessors)
+}
+
+/// Creates the parts of a connector that its specification determines. `postprocessors` are those of its sink, if it has
+/// one.
+pub(super) fn replaceable(
+    flow: &Flow,
+    parts: &dyn Parts,
+    spec: &flow::Connector,
+    ConnectorType { codec, make }: ConnectorType,
+    has_source: bool,
+    postprocessors: Option<Postprocessors>,
+) -> Result<Replaceable, flow::Diagnostic> {
+    let codec = codec.as_deref();
+    let broken = |error: Error| flow.error(spec.component.name.at, error.to_string());
+    let source = || {
+        Ok(SourceParts {
+            preprocessors: preprocessors(parts, spec, codec.is_some())?,
+            codec: codec.map(MakeCodec::decoder).transpose().map_err(broken)?,
+            sizer: batch_sizer(spec),
+        })
+    };
+    let sink = |postprocessors| {
+        Ok(SinkParts {
+            postprocessors,
+            codec: codec.map(MakeCodec::encoder).transpose().map_err(broken)?,
+            terms: terms(spec),
+            retry: Policy::of(spec.retry, retry::MAX_BACKOFF),
+        })
+    };
+    let reconnect = Policy::of(spec.reconnect, connector::MAX_BACKOFF);
+    Ok(Replaceable {
+        make,
+        reconnect: Attempts::new(reconnect),
+        restarts: Restarts::of(spec.restart, reconnect),
+        call_limit: spec.call_limit.unwrap_or(CALL_LIMIT),
+        source: has_source.then(source).transpose()?,
+        sink: postprocessors.map(sink).transpose()?,
+    })
 }
 
 /// Returns the settings of the flow file for the deliveries of a sink.

@@ -1,45 +1,33 @@
 //! The tasks of connectors, each with its source and its sink.
 
-use std::{collections::HashMap, sync::Arc};
-
-use tremor_pdk::Error;
-
-use super::{
-    Helpers, Routers,
-    assembly::{batch_sizer, preprocessors, terms},
-    placement::when_full,
-    wiring::Queues,
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
 };
+
+use super::{Helpers, Routers, assembly::replaceable, placement::when_full, wiring::Queues};
 use crate::engine::{
-    connector::{self, ConnectorTask, Life},
+    connector::{ConnectorTask, Life, handover::Replaceable},
     control::{
         Control, Treatment,
-        overrun::{CALL_LIMIT, HANG_LIMIT, fail_hanging},
+        overrun::{HANG_LIMIT, fail_hanging},
     },
     disk_queue::{self, DiskQueue},
     handle::ConnectorHandle,
     logging::notices::{FlowNotices, Notices},
     parts::{ConnectorType, Parts},
     queue::Receiver,
-    retry::{
-        backoff::{Attempts, Policy, Restarts},
-        breaker::{Breaker, Outage},
-    },
+    retry::breaker::{Breaker, Outage},
     route::{relief::Relief, router::Router},
     sink::{
-        SinkSide, TICK,
-        backlog::Backlog,
-        postprocessors::Postprocessors,
-        retry::{self, Retries},
+        SinkSide, TICK, backlog::Backlog, parts::SinkParts, postprocessors::Postprocessors,
+        retry::Retries,
     },
-    source::{SourceSide, intake::IntakeState, worker::Worker},
+    source::{SourceSide, intake::IntakeState, parts::SourceParts, worker::Worker},
     sync::{flush_request::FlushRequest, gauge::Gauge},
     tracking::stats::FlowCounters,
 };
-use crate::{
-    codec::MakeCodec,
-    flow::{self, Flow, Node, NodeId, Role, owner_of},
-};
+use crate::flow::{self, Flow, Node, NodeId, Role, owner_of};
 
 /// Circuit breakers by the node of the source.
 type Breakers = HashMap<NodeId, Arc<Breaker>>;
@@ -53,6 +41,8 @@ pub(super) struct Connectors<'p> {
     pub(super) postprocessors: HashMap<NodeId, Postprocessors>,
     pub(super) routers: Routers,
     pub(super) helpers: Helpers,
+    /// Sinks for which a source encodes.
+    pub(super) encoded: HashSet<NodeId>,
     pub(super) breakers: Breakers,
     pub(super) notices: Arc<FlowNotices>,
     pub(super) counters: &'p mut FlowCounters,
@@ -74,14 +64,21 @@ impl Connectors<'_> {
         if source.is_none() && sink.is_none() {
             return Ok(None);
         }
-        let ConnectorType { codec, make } =
+        let kind =
             if spec.is_queue() { self.disk_queue(spec)? } else { self.parts.connector(spec)? };
         let name: Arc<str> = spec.name.value.as_str().into();
         let sink_id = sink.as_ref().map(|(id, _)| *id);
+        let postprocessors = sink_id.map(|id| self.postprocessors.remove(&id).unwrap_or_default());
+        let replaceable =
+            replaceable(flow, self.parts, spec, kind, source.is_some(), postprocessors)?;
+        let Replaceable { make, reconnect, restarts, call_limit, source: of_source, sink: of_sink } =
+            replaceable;
+        let helpers = source.as_ref().and_then(|(id, _)| self.helpers.remove(id));
+        let helpers = helpers.unwrap_or_default();
+        let is_encoded = sink_id.is_some_and(|id| self.encoded.contains(&id));
         // The receiver of the queue ends its sending side, so the outage comes first.
         let outage = Arc::new(self.outage(sink_id));
         let queue = sink_id.map(|id| self.queues.receiver(id));
-        let reconnect = Policy::of(spec.reconnect, connector::MAX_BACKOFF);
         let mut task = ConnectorTask {
             notices: Arc::new(Notices::new(
                 name.clone(),
@@ -93,19 +90,20 @@ impl Connectors<'_> {
             make,
             source: None,
             sink: None,
-            reconnect: Attempts::new(reconnect),
-            restarts: Restarts::of(spec.restart, reconnect),
-            call_limit: spec.call_limit.unwrap_or(CALL_LIMIT),
+            reconnect,
+            restarts,
+            call_limit,
             control: control.clone(),
             outage,
+            handover: Arc::default(),
+            is_coded_elsewhere: is_encoded || !helpers.is_empty(),
             life: Life::default(),
         };
-        let codec = codec.as_deref();
-        if let Some((id, router)) = source {
-            task.source = Some(self.source(&task, spec, codec, (id, router))?);
+        if let Some((source, parts)) = source.zip(of_source) {
+            task.source = Some(self.source(&task, spec, parts, source, helpers));
         }
-        if let Some((sink, queue)) = sink.zip(queue) {
-            task.sink = Some(self.sink(&task, spec, codec, (sink, queue))?);
+        if let Some(((sink, queue), parts)) = sink.zip(queue).zip(of_sink) {
+            task.sink = Some(self.sink(&task, spec, parts, (sink, queue)));
         }
         Ok(Some(task))
     }
@@ -144,28 +142,24 @@ impl Connectors<'_> {
         &mut self,
         task: &ConnectorTask,
         spec: &flow::Connector,
-        codec: Option<&dyn MakeCodec>,
+        SourceParts { preprocessors, codec, sizer }: SourceParts,
         (id, router): (NodeId, Router),
-    ) -> Result<SourceSide, flow::Diagnostic> {
-        let decoder = codec.map(MakeCodec::decoder).transpose();
-        Ok(SourceSide {
+        helpers: Vec<Worker>,
+    ) -> SourceSide {
+        SourceSide {
             notices: task.notices.clone(),
             breaker: self.breakers.entry(id).or_default().clone(),
             handle: task.handle.clone(),
             intake: IntakeState {
                 // Events without a source have the number 0.
                 id: id.number() + 1,
-                preprocessors: preprocessors(self.parts, spec, codec.is_some())?,
+                preprocessors,
             },
-            worker: Worker {
-                router,
-                codec: decoder.map_err(|error| self.broken(spec, &error))?,
-                sizer: batch_sizer(spec),
-            },
-            helpers: self.helpers.remove(&id).unwrap_or_default(),
+            worker: Worker { router, codec, sizer },
+            helpers,
             waits_for_memory: !spec.is_queue(),
             control: self.control.clone(),
-        })
+        }
     }
 
     /// Creates the sink of a connector and adds it to the control, so that the sources before it wait for the first
@@ -174,9 +168,9 @@ impl Connectors<'_> {
         &mut self,
         task: &ConnectorTask,
         spec: &flow::Connector,
-        codec: Option<&dyn MakeCodec>,
+        SinkParts { postprocessors, codec, terms, retry }: SinkParts,
         ((id, router), queue): ((NodeId, Router), Receiver),
-    ) -> Result<SinkSide, flow::Diagnostic> {
+    ) -> SinkSide {
         let graph = &self.flow.graph;
         let sources = graph.sources_of(id).into_iter();
         let sources: Vec<_> =
@@ -193,25 +187,20 @@ impl Connectors<'_> {
                 has_senders: queue.has_senders(),
             },
         );
-        let encoder = codec.map(MakeCodec::encoder).transpose();
-        Ok(SinkSide {
+        SinkSide {
             queue,
             relief: Relief::new(names, &router),
             router,
-            postprocessors: self.postprocessors.remove(&id).unwrap_or_default(),
-            codec: encoder.map_err(|error| self.broken(spec, &error))?,
+            postprocessors,
+            codec,
             control: self.control.clone(),
             backlog: Backlog::new(None, self.control.clock().clone())
                 .shared_in(task.outage.stalled())
                 .at_most(spec.is_queue().then_some(disk_queue::MOST_STAGED)),
-            terms: terms(spec),
+            terms,
             is_grant_logged: false,
             tick: TICK,
-            retries: Retries::new(
-                Policy::of(spec.retry, retry::MAX_BACKOFF),
-                task.notices.clone(),
-                self.control.clock().clone(),
-            ),
+            retries: Retries::new(retry, task.notices.clone(), self.control.clock().clone()),
             undrained: false,
             handle: task.handle.clone(),
             outage: task.outage.clone(),
@@ -220,11 +209,8 @@ impl Connectors<'_> {
             is_stored: spec.is_stored(),
             flush_request: self.flush_request(&spec.name.value),
             silent_since: None,
-        })
-    }
-
-    fn broken(&self, spec: &flow::Connector, error: &Error) -> flow::Diagnostic {
-        self.flow.error(spec.component.name.at, error.to_string())
+            is_other: false,
+        }
     }
 
     /// Creates the outage state of a sink, which opens the circuit breakers of the sources that feed the sink.

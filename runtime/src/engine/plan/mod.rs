@@ -6,7 +6,7 @@ mod placement;
 mod wiring;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Arc, atomic::AtomicBool},
 };
 
@@ -78,7 +78,7 @@ pub(crate) fn tasks(
         owner,
     };
     let owners = flow.graph.nodes().map(|(id, _)| id).filter(|id| runners.run_by(*id, *id));
-    let (routers, helpers) = routers(owners.map(plan), counters)?;
+    let (routers, helpers, encoded) = routers(owners.map(plan), counters)?;
     let mut connectors = Connectors {
         flow,
         parts,
@@ -87,6 +87,7 @@ pub(crate) fn tasks(
         postprocessors,
         routers,
         helpers,
+        encoded,
         breakers: HashMap::new(),
         notices: Arc::default(),
         counters,
@@ -117,15 +118,18 @@ type Routers = HashMap<NodeId, Router>;
 /// Workers of the helper tasks, by the node of the source.
 type Helpers = HashMap<NodeId, Vec<Worker>>;
 
-/// Creates the router of each task, and the helpers of sources that feed a single sink.
+/// Creates the router of each task, and the helpers of sources that feed a single sink. The third result contains the
+/// sinks for which a source encodes.
 fn routers<'p>(
     plans: impl Iterator<Item = Plan<'p>>,
     counters: &mut FlowCounters,
-) -> Result<(Routers, Helpers), flow::Diagnostic> {
+) -> Result<(Routers, Helpers, HashSet<NodeId>), flow::Diagnostic> {
     let pool = Pool::new(POOLED);
     let (mut routers, mut helpers) = (HashMap::new(), HashMap::new());
+    let mut encoded = HashSet::new();
     for plan in plans {
         let Routed { mut router, sink, leading } = plan.router(&pool, counters)?;
+        encoded.extend(sink.filter(|_| router.encodes()));
         if let Some(sink) = sink {
             let codec = plan.parallel_codec(sink)?;
             router.may_have_helpers = codec.is_some();
@@ -142,7 +146,7 @@ fn routers<'p>(
         }
         routers.insert(plan.owner, router);
     }
-    Ok((routers, helpers))
+    Ok((routers, helpers, encoded))
 }
 
 /// The router of a task.

@@ -134,6 +134,11 @@ impl Router {
         Self { may_have_helpers: true, ..router }
     }
 
+    /// Returns whether the task encodes batches for the sink that it feeds.
+    pub(crate) fn encodes(&self) -> bool {
+        self.encoding.is_some()
+    }
+
     fn over(
         egress: Arc<Egress>,
         name: Arc<str>,

@@ -384,6 +384,16 @@ impl Backlog {
         lanes.into_iter().flat_map(Lane::into_waiting).flat_map(Pending::into_items)
     }
 
+    /// Removes and returns the batches of waiting deliveries, in the order in which they arrived. Call this only while no
+    /// delivery is in flight.
+    pub(crate) fn take_waiting(&mut self) -> Vec<InFlight> {
+        let lanes = self.lanes.iter_mut().map(std::mem::take);
+        let mut waiting: Vec<Pending> = lanes.flat_map(Lane::into_waiting).collect();
+        waiting.sort_by_key(|pending| pending.sequence);
+        self.retained = RetainedMemory::default();
+        waiting.into_iter().flat_map(Pending::into_items).collect()
+    }
+
     fn next_sequence(&mut self) -> u64 {
         self.last_sequence += 1;
         self.last_sequence

@@ -7,7 +7,7 @@ use crate::engine::{
     queue::Payload,
     sink::{
         SinkSide,
-        pending::{Pending, State},
+        pending::{Part, Pending, State},
     },
     tracking::token::InFlight,
 };
@@ -57,5 +57,18 @@ impl SinkSide {
         }
         pending.recount();
         pending.state = State::Encoded { encoded: outgoing.unwrap_or_default() };
+    }
+
+    /// Encodes all waiting deliveries again, because the sink has another encoder or other postprocessors than before.
+    /// Failed attempts of the deliveries do not count any more.
+    pub(super) async fn encode_waiting(&mut self) {
+        for mut item in self.backlog.take_waiting() {
+            let encoded = self.encode(&mut item, Payload::Values).await;
+            if item.batch.is_empty() {
+                item.token.settle();
+            } else {
+                self.backlog.push(Part::new(item, Some(encoded)));
+            }
+        }
     }
 }

@@ -7,6 +7,7 @@ mod encode;
 mod ending;
 mod items;
 pub(crate) mod lane;
+pub(crate) mod parts;
 pub(crate) mod pending;
 pub(crate) mod postprocessors;
 pub(crate) mod retry;
@@ -56,6 +57,7 @@ use crate::{codec::BatchEncoder, dynamic::DynSink, flow::WhenFull};
 pub(crate) const TICK: Duration = Duration::from_secs(1);
 
 /// State of a sink that is kept across connections.
+#[allow(clippy::struct_excessive_bools)] // independent properties
 pub(crate) struct SinkSide {
     pub(crate) queue: Receiver,
     /// Routes dead letters to `err`.
@@ -90,6 +92,8 @@ pub(crate) struct SinkSide {
     /// Time since which the sink should have answered a delivery and the peer has accepted none. Always `None` if the
     /// sink may stop its sources.
     pub(crate) silent_since: Option<Instant>,
+    /// `true` if a reload has replaced parts of the sink since it last ran.
+    pub(crate) is_other: bool,
 }
 
 /// Reason why [`Session::next`] returns.
@@ -198,6 +202,9 @@ impl SinkSide {
         self.log_grant(demand, grant);
         sink.on_grant(grant);
         self.backlog.begin(grant.in_flight, grant.ordered, batching);
+        if std::mem::take(&mut self.is_other) {
+            self.encode_waiting().await;
+        }
         let interrupt = Interrupt::new(&control, Phase::Stopped, Some(connection));
         let mut session = Session {
             sink,

@@ -39,6 +39,12 @@ impl Retries {
         Self { policy, drains, next, stuck, is_stuck_by_tick, notices, clock }
     }
 
+    /// Exchanges the rules for others, and ends the current series of failures.
+    pub(crate) fn exchange(&mut self, policy: &mut Policy) {
+        std::mem::swap(&mut self.policy, policy);
+        *self = Self::new(self.policy, self.notices.clone(), self.clock.clone());
+    }
+
     /// Returns the time of the next attempt to flush or close the sink, if an attempt has failed.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.next

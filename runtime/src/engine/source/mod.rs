@@ -5,6 +5,7 @@ mod conditions;
 mod futile;
 pub(crate) mod intake;
 pub(crate) mod outstanding;
+pub(crate) mod parts;
 pub(crate) mod preprocessors;
 mod remainder;
 mod retry;

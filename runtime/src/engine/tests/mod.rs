@@ -22,6 +22,7 @@ mod peer;
 mod processing;
 mod reconnecting;
 mod relieving;
+mod replacing;
 mod retrying;
 mod rounds;
 mod stopping;
@@ -50,9 +51,10 @@ use crate::clock::Clock;
 use crate::engine::{
     Component, ComponentCounts, ConnectorType, Control, Counts, FlowCounters, Kind,
     MakePreprocessor, OperatorInstance, Parts, Planned, Processors, Report,
-    connector::ConnectorTask,
+    connector::{ConnectorTask, handover::Replaceable},
     handle::connection::{Connection, End},
     parts::MakeConnector,
+    plan::assembly,
     queue::Receiver,
     sink::SinkSide,
     source::SourceSide,
@@ -255,6 +257,11 @@ impl Setup {
     fn connect(self, connector: &str, peer: &Arc<Peer>) -> Self {
         lock(&self.doubles.connectors).insert(connector.to_owned(), peer.clone().make());
         self
+    }
+
+    /// Creates the parts with which `connector` of another flow with the same links can be replaced.
+    fn successor(self, connector: &str) -> Replaceable {
+        assembly::successor(&self.flow, &self.doubles, connector).unwrap()
     }
 
     fn plan(self) -> Planned {

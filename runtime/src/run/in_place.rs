@@ -1,0 +1,91 @@
+//! Connectors that a reload replaces while their flows run.
+//!
+//! All of them close before the first successor connects, so that they can exchange their ports.
+
+use crate::engine::{Stage, Succession};
+
+/// The connectors that a reload hands over to their successors.
+#[derive(Default)]
+pub(super) struct InPlace(Vec<Replaced>);
+
+/// A connector of a flow.
+struct Replaced {
+    flow: String,
+    succession: Succession,
+}
+
+impl Replaced {
+    fn name(&self) -> String {
+        format!("connector `{}` of flow `{}`", self.succession.connector(), self.flow)
+    }
+}
+
+impl InPlace {
+    pub(super) fn add(&mut self, flow: &str, succession: Succession) {
+        self.0.push(Replaced { flow: flow.to_owned(), succession });
+    }
+
+    /// Lets the connectors close.
+    pub(super) fn request(&mut self) {
+        self.0.iter_mut().for_each(|it| it.succession.request());
+    }
+
+    /// Lets the connectors that have successors close again, to return to their previous specifications.
+    pub(super) fn request_back(&self) {
+        self.0.iter().for_each(|it| it.succession.request_back());
+    }
+
+    /// Lets the connectors connect, once all have closed.
+    pub(super) fn release(&self, is_on_trial: bool) {
+        self.0.iter().for_each(|it| it.succession.release(is_on_trial));
+    }
+
+    /// Returns whether all connectors have closed.
+    pub(super) fn are_closed(&self) -> bool {
+        !self.0.iter().any(|it| matches!(it.succession.stage(), Stage::Requested))
+    }
+
+    /// Returns whether all connectors have tried to connect.
+    pub(super) fn are_tried(&self) -> bool {
+        !self.0.iter().any(|it| {
+            matches!(it.succession.stage(), Stage::Requested | Stage::Released | Stage::Exchanged)
+        })
+    }
+
+    /// Returns an error for each connector that has not closed.
+    pub(super) fn not_closed(&self, seconds: u64) -> Vec<String> {
+        let open = self.0.iter().filter(|it| matches!(it.succession.stage(), Stage::Requested));
+        open.map(|it| format!("error: {} did not close within {seconds} s", it.name())).collect()
+    }
+
+    /// Returns the errors of the successors that have failed.
+    pub(super) fn failures(&self) -> Vec<String> {
+        let failed = self.0.iter().filter_map(|it| match it.succession.stage() {
+            Stage::Failed(error) => Some(format!("error: {} failed: {error}", it.name())),
+            _ => None,
+        });
+        failed.collect()
+    }
+
+    /// Returns a note that names the connections that the reload has closed, if there are any.
+    pub(super) fn closed(&self) -> Option<String> {
+        let closed = self.0.iter().filter(|it| it.succession.was_connected());
+        let names: Vec<_> = closed.map(Replaced::name).collect();
+        (!names.is_empty()).then(|| format!("note: connections were closed: {}", names.join(", ")))
+    }
+
+    /// Returns a note for each connector that was handed back and cannot connect as before.
+    pub(super) fn not_restored(&self) -> Vec<String> {
+        let notes = self.0.iter().filter_map(|it| match it.succession.stage() {
+            Stage::Tried(Some(error)) => Some(format!(
+                "note: {} cannot connect as before, and tries again: {error}",
+                it.name()
+            )),
+            Stage::Requested => {
+                Some(format!("note: {} has not closed, and keeps its new specification", it.name()))
+            }
+            _ => None,
+        });
+        notes.collect()
+    }
+}
