@@ -279,6 +279,39 @@ fn flow_that_drains_delivers_through_the_successor() {
     scene.check(&report, &delivered(&next));
 }
 
+#[test]
+fn released_sink_is_exchanged_although_the_reload_ends() {
+    let (scene, silent, next) = (Scene::new(5), Silent::new(), ScriptedSink(SinkScript::of([])));
+    let planned = scene.plan(&silent.peer(), AT_ONCE);
+    let mut succession = succession(&planned, "peer", successor(&next.peer()));
+    let control = planned.control.clone();
+    let report = planned.run_with(async {
+        until(&control, || control.connector("peer").unwrap().in_flight() > 0).await;
+        succession.request();
+        until_stage(&control, &succession, |it| matches!(it, Stage::Closed)).await;
+        succession.release(true);
+        drop(succession);
+    });
+    scene.check(&report, &delivered(&next));
+}
+
+#[test]
+fn sink_whose_reload_ends_before_the_release_is_kept() {
+    let (scene, silent, next) = (Scene::new(5), Silent::new(), ScriptedSink(SinkScript::of([])));
+    let planned = scene.plan(&silent.peer(), AT_ONCE);
+    let mut succession = succession(&planned, "peer", successor(&next.peer()));
+    let control = planned.control.clone();
+    let report = planned.run_with(async {
+        until(&control, || control.connector("peer").unwrap().in_flight() > 0).await;
+        succession.request();
+        until_stage(&control, &succession, |it| matches!(it, Stage::Closed)).await;
+        drop(succession);
+        silent.open();
+    });
+    scene.check(&report, &delivered(&silent.scripted));
+    assert_eq!(delivered(&next), [""; 0]);
+}
+
 /// Replaces a sink by a successor that fails, hands it back, and runs the flow to its end.
 fn hand_back(fails: impl FnOnce(&Peer), reconnect: flow::Retry) {
     let (scene, silent) = (Scene::new(20), Silent::new());
