@@ -75,7 +75,7 @@ impl RejectedFiles {
         if positions.is_empty() {
             return Ok(());
         }
-        let batch = RecordReader::new().read(number, record)?.batch;
+        let batch = RecordReader::default().read(number, record)?.batch;
         let lines = lines(number, &batch, &positions);
         let path = self.folder.display();
         let used = used(&self.folder).map_err(|error| failed(&self.folder, &error))?;
