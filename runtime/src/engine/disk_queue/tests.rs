@@ -9,9 +9,10 @@ use std::{
 };
 
 use tremor_abi::batch::HostBatch;
+use tremor_log::SystemDisk;
 use tremor_pdk::{Acks, Batch, ErrorKind, Grant, Pull};
 
-use super::{DiskQueue, QueueSink, QueueSource, opened::OpenQueue};
+use super::{DiskQueue, QueueSink, QueueSource, meter::Meter, opened::OpenQueue};
 use crate::{
     clock::Clock,
     components,
@@ -61,12 +62,14 @@ impl Folder {
             path: self.temporary.path().join("queue"),
             max_bytes: 1 << 20,
             owner: "flow/out".to_owned(),
+            disk: Arc::new(SystemDisk),
             control: self.control.clone(),
             counters: self.counters.clone(),
             flush_request: Arc::default(),
             account: MemoryBudget::default().flow("flow").account("out"),
         };
-        Arc::new(queue.open().unwrap())
+        let meter = Meter::new(self.control.clock().clone(), self.counters.clone());
+        Arc::new(queue.open(Arc::new(meter)).unwrap())
     }
 
     fn stored(&self) -> (u64, u64) {
