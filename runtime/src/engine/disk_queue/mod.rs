@@ -4,8 +4,8 @@
 //! record is durable, so the sources before Q are acknowledged then. The source of Q reads one record as one batch. When
 //! the sink S has delivered the events, or another component has settled them, the record is settled in the log.
 //!
-//! A folder or module in this list imports only from those after it: `sink` and `source`; `full`; `opening`; `opened`;
-//! `rejected`; `record`, `identity`, `age` and `meter`.
+//! A folder or module in this list imports only from those after it: `sink`, `source` and `reporter`; `full`;
+//! `opening`; `opened`; `rejected`; `record`, `identity`, `age` and `meter`.
 
 mod age;
 mod full;
@@ -15,6 +15,7 @@ mod opened;
 mod opening;
 mod record;
 mod rejected;
+mod reporter;
 mod sink;
 mod source;
 #[cfg(test)]
@@ -43,6 +44,7 @@ use crate::engine::{
 };
 use crate::executor;
 use crate::flow::WhenFull;
+use crate::log;
 use crate::memory::Account;
 
 /// Memory of the batches that the sink of a queue has taken, in bytes, from which on it takes no further one. As many
@@ -162,8 +164,12 @@ impl DynConnector for QueueConnector {
         Box::pin(async move {
             let opened = self.opened().await?;
             opened.begin_connection();
+            let (clock, number) = (opened.control.clock().clone(), opened.connection());
+            let (stage, connection) =
+                (Arc::downgrade(&self.stage), Arc::downgrade(&self.connection));
+            log::spawn(reporter::report(clock, number, stage, connection)).detach();
             let source: Box<dyn DynSource> = Box::new(QueueSource::new(opened.clone()));
-            let sink: Box<dyn DynSink> = Box::new(QueueSink::new(opened, self.connection.clone()));
+            let sink: Box<dyn DynSink> = Box::new(QueueSink::new(opened));
             Ok(Halves::both(source, sink))
         })
     }

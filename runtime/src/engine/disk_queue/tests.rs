@@ -19,7 +19,6 @@ use crate::{
     dynamic::{DynSink, DynSource},
     engine::{
         control::{Control, Phase},
-        handle::connection::Connection,
         tracking::{
             stats::Stats,
             stored::{Stored, StoredCounters},
@@ -88,7 +87,7 @@ fn batch(messages: &[&str]) -> Batch {
 }
 
 fn sink(queue: &Arc<OpenQueue>) -> QueueSink {
-    let mut sink = QueueSink::new(queue.clone(), Arc::new(Connection::default()));
+    let mut sink = QueueSink::new(queue.clone());
     sink.on_grant(Grant::new(8, false, None));
     sink
 }
