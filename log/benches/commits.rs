@@ -6,7 +6,7 @@
 #![expect(clippy::cast_precision_loss, reason = "rates are approximate")]
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, IoSlice};
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,87 +14,33 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tremor_log::{Disk, DiskFile, Log, Open, Options, SystemDisk, record};
+use tremor_log::{Disk, DiskFile, Layer, Layered, Log, Options, SystemDisk, record};
 
 const ROUNDS: u32 = 5;
 
 /// Time of the simulated sync.
 const SYNC: Duration = Duration::from_millis(1);
 
-/// A disk that counts syncs. If a time is set, a sync takes this time and writes nothing.
-#[derive(Clone)]
-struct CountedDisk {
-    disk: SystemDisk,
-    sync: Option<Duration>,
-    syncs: Arc<AtomicU64>,
+/// A layer that counts syncs. If a time is set, a sync takes this time and writes nothing.
+struct Syncs {
+    takes: Option<Duration>,
+    count: AtomicU64,
 }
 
-struct CountedFile {
-    file: Arc<dyn DiskFile>,
-    disk: CountedDisk,
-}
-
-fn counted(sync: Option<Duration>) -> CountedDisk {
-    CountedDisk { disk: SystemDisk, sync, syncs: Arc::default() }
-}
-
-impl Disk for CountedDisk {
-    fn create_dir(&self, path: &Path) -> io::Result<()> {
-        self.disk.create_dir(path)
-    }
-    fn is_dir(&self, path: &Path) -> io::Result<bool> {
-        self.disk.is_dir(path)
-    }
-    fn list(&self, path: &Path) -> io::Result<Vec<String>> {
-        self.disk.list(path)
-    }
-    fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        self.disk.sync_dir(path)
-    }
-    fn open(&self, path: &Path, open: Open) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(Arc::new(CountedFile { file: self.disk.open(path, open)?, disk: self.clone() }))
-    }
-    fn open_to_read(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        self.disk.open_to_read(path)
-    }
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.disk.remove(path)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-    fn lock(&self, path: &Path) -> io::Result<Option<Arc<dyn DiskFile>>> {
-        self.disk.lock(path)
-    }
-    fn holder(&self, path: &Path) -> io::Result<Option<u32>> {
-        self.disk.holder(path)
-    }
-    fn random(&self) -> io::Result<u64> {
-        self.disk.random()
-    }
-}
-
-impl DiskFile for CountedFile {
-    fn size(&self) -> io::Result<u64> {
-        self.file.size()
-    }
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.file.read_at(buffer, offset)
-    }
-    fn write_at(&self, buffers: &[IoSlice<'_>], offset: u64) -> io::Result<()> {
-        self.file.write_at(buffers, offset)
-    }
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.file.set_len(len)
-    }
-    fn sync(&self) -> io::Result<()> {
-        self.disk.syncs.fetch_add(1, Ordering::Relaxed);
-        match self.disk.sync {
+impl Layer for Syncs {
+    fn sync(&self, file: &dyn DiskFile) -> io::Result<()> {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        match self.takes {
             Some(time) => thread::sleep(time),
-            None => self.file.sync()?,
+            None => file.sync()?,
         }
         Ok(())
     }
+}
+
+fn counted(takes: Option<Duration>) -> (Arc<dyn Disk>, Arc<Syncs>) {
+    let syncs = Arc::new(Syncs { takes, count: AtomicU64::new(0) });
+    (Arc::new(Layered { disk: Arc::new(SystemDisk), layer: syncs.clone() }), syncs)
 }
 
 /// Returns the acknowledgements a second of `threads` appenders that wait for each.
@@ -129,7 +75,7 @@ fn acknowledgements(dir: &Path, threads: usize, disk: Arc<dyn Disk>) -> f64 {
 fn group_commit(folder: &Path) {
     for round in 0..ROUNDS {
         for threads in [1, 64] {
-            let disk = Arc::new(counted(Some(SYNC)));
+            let (disk, _) = counted(Some(SYNC));
             let rate = acknowledgements(&folder.join("slow"), threads, disk);
             println!("simulated-sync-1ms,{round},{threads} appenders,acknowledgements/s,{rate:.0}");
         }
@@ -173,8 +119,8 @@ fn append(log: &Log, count: usize) {
 
 fn commits_of_1_mib(folder: &Path) {
     let count = 192;
-    let disk = counted(None);
-    let options = Options { disk: Arc::new(disk.clone()), ..Options::new(512 << 20) };
+    let (disk, syncs) = counted(None);
+    let options = Options { disk, ..Options::new(512 << 20) };
     let (log, _) = Log::open(folder.join("large"), options).unwrap();
     let path = folder.join("loop");
     let file =
@@ -185,11 +131,11 @@ fn commits_of_1_mib(folder: &Path) {
     (0..64).for_each(|it| file.write_all_at(&bytes, it << 20).unwrap());
     file.sync_all().unwrap();
     for round in 0..ROUNDS {
-        let before = disk.syncs.load(Ordering::Relaxed);
+        let before = syncs.count.load(Ordering::Relaxed);
         let start = Instant::now();
         append(&log, count);
         println!("commits-1mib,{round},log,MB/s,{:.1}", rate(count * COMMIT, start));
-        println!("commits-1mib,{round},log,syncs,{}", disk.syncs.load(Ordering::Relaxed) - before);
+        println!("commits-1mib,{round},log,syncs,{}", syncs.count.load(Ordering::Relaxed) - before);
         let start = Instant::now();
         for index in 0..count {
             file.write_all_at(&bytes, (index as u64 % 64) << 20).unwrap();

@@ -61,7 +61,7 @@ mod state;
 mod tests;
 mod walker;
 
-pub use disk::{Disk, DiskFile, Open, SystemDisk};
+pub use disk::{Disk, DiskFile, Layer, Layered, Open, SystemDisk};
 pub use error::{
     DeviceError, InUse, InspectError, NotDurable, OpenError, Reason, Refused, RepairError,
 };

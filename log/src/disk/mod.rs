@@ -4,8 +4,10 @@ use std::io::{self, IoSlice};
 use std::path::Path;
 use std::sync::Arc;
 
+mod layer;
 mod system;
 
+pub use layer::{Layer, Layered};
 pub use system::SystemDisk;
 
 /// Whether [`Disk::open`] creates the file.

@@ -40,6 +40,7 @@ pub mod csv;
 mod duplicates;
 mod error;
 mod flattened;
+mod frame;
 pub mod gelf;
 pub mod influx;
 pub mod json;
@@ -64,6 +65,7 @@ pub(crate) use batch::{BatchDecoder, BatchEncoder, MakeCodec};
 pub use buffer::{Bytes, Nodes, Span};
 pub use copied::Copied;
 pub use error::{Error, ErrorKind};
+pub use frame::FrameReader;
 pub(crate) use options::{Json, Msgpack};
 pub(crate) use terminator::Terminator;
 

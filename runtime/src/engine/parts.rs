@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tremor_log::{Disk, SystemDisk};
 use tremor_pdk::{Error, Operator, Postprocessor, Preprocessor};
 
 use crate::{
@@ -43,6 +44,11 @@ pub(crate) type MakePreprocessor = Box<dyn Fn() -> Result<Box<dyn Preprocessor>,
 
 /// Creates the components of a flow.
 pub(crate) trait Parts {
+    /// Returns the file system of queues on disk.
+    fn disk(&self) -> Arc<dyn Disk> {
+        Arc::new(SystemDisk)
+    }
+
     /// Returns the type and the codec of a connector.
     ///
     /// # Errors

@@ -17,12 +17,6 @@ const OTHERS: u32 = 0o002;
 /// folder that `mkfs` creates.
 const NOT_FOREIGN: [&str; 4] = ["lock", "log.new", "positions.new", "lost+found"];
 
-/// Folder of a queue with events that the sink refused.
-const REJECTED: &str = "rejected";
-
-/// File of a queue with the number by which its events are identified.
-const ID: &str = "id";
-
 /// Ending of the names of files that `tremor queue repair` sets aside.
 const ASIDE: &str = ".aside";
 
@@ -89,8 +83,9 @@ fn has_other_contents(sink: &Connector, disk: &Disk, folder: &Path, report: &mut
         Ok(inspection) => {
             let others = inspection.files.iter().filter(|it| it.kind == FileKind::Other);
             let mut others = others.filter_map(|it| it.path.file_name()?.to_str());
-            let is_known =
-                |it: &str| [REJECTED, ID, "lost+found"].contains(&it) || it.ends_with(ASIDE);
+            let is_known = |it: &str| {
+                [Disk::REJECTED, Disk::ID, "lost+found"].contains(&it) || it.ends_with(ASIDE)
+            };
             if let Some(other) = others.find(|it| !is_known(it)) {
                 let message = format!(
                     "the folder {path} of the queue on disk of {name} contains {}, which does not belong to the queue",

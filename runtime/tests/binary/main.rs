@@ -67,6 +67,8 @@ mod servers;
 mod signals;
 mod states;
 mod stored;
+mod stored_faults;
+mod stored_identity;
 mod streams;
 mod supervision;
 mod syslog_peers;

@@ -26,7 +26,7 @@ const LIMIT: u64 = 32 << 20;
 const BEYOND: u64 = 64 << 20;
 
 /// Returns a field of `/proc/PID/status`, in bytes.
-fn memory(asked: &Asked, field: &str) -> u64 {
+pub(crate) fn memory(asked: &Asked, field: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", asked.pid())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
     line.trim_matches([':', ' ', '\t', 'k', 'B']).parse::<u64>().unwrap() << 10
@@ -35,18 +35,18 @@ fn memory(asked: &Asked, field: &str) -> u64 {
 /// Checks that the maximum memory of the process was within the limit. `idle` is the memory of the idle process, in
 /// bytes.
 #[track_caller]
-fn expect_within_limit(asked: &Asked, idle: u64) {
+pub(crate) fn expect_within_limit(asked: &Asked, idle: u64) {
     let (peak, most) = (memory(asked, "VmHWM"), LIMIT + idle + BEYOND);
     assert!(peak <= most, "{peak} bytes of {most}, {idle} of them when idle");
 }
 
 /// Starts a flow with the memory limit [`LIMIT`].
-fn start_limited(scene: Scene) -> Asked {
+pub(crate) fn start_limited(scene: Scene) -> Asked {
     start_with(scene, &["--memory-limit", &format!("{LIMIT}B"), "flow.yaml"], 1, |command| command)
 }
 
 /// Appends `count` lines of `length` bytes to a file.
-fn append(file: &Path, count: usize, length: usize) {
+pub(crate) fn append(file: &Path, count: usize, length: usize) {
     let mut line = vec![b'x'; length];
     line[length - 1] = b'\n';
     let mut file = fs::OpenOptions::new().append(true).open(file).unwrap();
@@ -54,7 +54,7 @@ fn append(file: &Path, count: usize, length: usize) {
 }
 
 /// Reads `bytes` bytes from a peer.
-fn read_all(mut peer: TcpStream, bytes: usize) {
+pub(crate) fn read_all(mut peer: TcpStream, bytes: usize) {
     peer.set_read_timeout(Some(Duration::from_mins(2))).unwrap();
     let (mut buffer, mut left) = (vec![0; 1 << 20], bytes);
     while left > 0 {

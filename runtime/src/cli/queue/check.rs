@@ -37,7 +37,7 @@ impl Checked {
             damage: inspection.damage.clone(),
             errors: Vec::new(),
         };
-        let mut records = Records::new();
+        let mut records = Records::default();
         while let Some(segment) = inspection.next_segment() {
             let segment = match segment {
                 Ok(segment) => segment,

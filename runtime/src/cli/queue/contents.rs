@@ -8,47 +8,24 @@ use std::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::Value as Json;
 use tremor_abi::{
-    batch::{Batch, Event, Format, HostBatch, Pool},
+    batch::{Batch, Event, HostBatch},
     document::ValueRef,
-    frame::{self, Medium},
 };
 use tremor_log::{Damage, DamageKind};
 use tremor_pdk::Error;
-use tremor_runtime::codec::{Bytes, json, msgpack};
+use tremor_runtime::codec::{Bytes, FrameReader, json};
 
 /// Reads the records of a queue.
+#[derive(Default)]
 pub(super) struct Records {
-    pool: Pool,
-    json: json::Decoder,
-    msgpack: msgpack::Decoder,
+    frames: FrameReader,
     encoder: json::Encoder,
 }
 
 impl Records {
-    pub(super) fn new() -> Self {
-        Self {
-            pool: Pool::new(1),
-            json: json::Decoder::new(json::DecodeOptions::default()),
-            msgpack: msgpack::Decoder::new(msgpack::DecodeOptions::default()),
-            encoder: json::Encoder::default(),
-        }
-    }
-
     /// Returns the events of a record. Events that a codec can no longer decode stay bytes, at the end of the batch.
     pub(super) fn read(&mut self, record: &[u8]) -> Result<Batch, Error> {
-        let Self { pool, json, msgpack, .. } = self;
-        let decoded = frame::decode(record, pool, Medium::Disk).map_err(Error::unsupported)?;
-        let mut batch = decoded.batch;
-        let rejected = frame::restore(&mut batch, |format, bytes, nodes, span| match format {
-            Format::Json => json.decode(bytes, span, nodes).map_err(Error::bad_data),
-            Format::Msgpack => msgpack.decode(bytes, span, nodes).map_err(Error::bad_data),
-        });
-        if !rejected.is_empty() {
-            let all = batch.events().iter().copied();
-            let all: Vec<_> = all.chain(rejected.into_iter().map(|it| it.event)).collect();
-            batch.set_events(&all);
-        }
-        Ok(batch)
+        self.frames.read(record)
     }
 
     /// Returns a line of JSON for an event of a record.
@@ -178,7 +155,7 @@ mod tests {
             .prepare(&batch)
             .unwrap()
             .append_to(5, &mut record);
-        let mut records = Records::new();
+        let mut records = Records::default();
         let batch = records.read(&record).unwrap();
         let line = records.line(5, &batch, &batch.events()[0]);
         let expected = "{\"record\":5,\"ingest_ns\":7,\"source\":2,\"stream\":18446744073709551615,\
@@ -189,7 +166,7 @@ mod tests {
     #[test]
     fn record_of_another_program_is_base64() {
         let record = tremor_log::record(b"hi");
-        assert!(Records::new().read(&record[..40]).is_err());
+        assert!(Records::default().read(&record[..40]).is_err());
         let line = unreadable(5, b"hi", &"it is short");
         assert_eq!(line, "{\"base64\":\"aGk=\",\"error\":\"it is short\",\"record\":5}\n");
     }

@@ -36,7 +36,7 @@ fn dump(
     failure: &mut Failure,
 ) -> Result<io::Result<()>, Failure> {
     let mut inspection = inspect(folder)?;
-    let (mut records, mut remaining) = (Records::new(), limit);
+    let (mut records, mut remaining) = (Records::default(), limit);
     for damage in inspection.damage.iter().filter(|it| is_damage(it)) {
         logging::warn(&described(damage));
     }

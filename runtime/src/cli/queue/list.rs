@@ -9,19 +9,13 @@ use jiff::Timestamp;
 use serde_json::json;
 use tremor_abi::batch::HostBatch;
 use tremor_log::{Damage, FileKind, InspectedSegment, Inspection, LogFile, RecordInfo};
-use tremor_runtime::clock::Clock;
+use tremor_runtime::{clock::Clock, flow::Disk};
 
 use super::{
     super::Failure,
     contents::{Records, damage_json, described, shown, text},
     failed, inspect,
 };
-
-/// Name of the folder with the events that the sink refused.
-const REJECTED: &str = "rejected";
-
-/// File of a queue with the number by which its events are identified.
-const ID: &str = "id";
 
 /// A record at the beginning or the end of a queue.
 struct Edge {
@@ -77,7 +71,7 @@ impl Found {
     }
 
     fn count(&mut self, mut inspection: Inspection) -> Result<(), tremor_log::DeviceError> {
-        let mut records = Records::new();
+        let mut records = Records::default();
         let mut last: Option<(InspectedSegment, RecordInfo)> = None;
         while let Some(segment) = inspection.next_segment() {
             let segment = segment?;
@@ -117,7 +111,7 @@ impl Found {
     fn others(&self) -> impl Iterator<Item = &Path> {
         let is_other = |it: &&LogFile| {
             it.kind == FileKind::Other
-                && it.path.file_name().is_none_or(|it| it != REJECTED && it != ID)
+                && it.path.file_name().is_none_or(|it| it != Disk::REJECTED && it != Disk::ID)
         };
         self.files.iter().filter(is_other).map(|it| &*it.path)
     }
@@ -201,7 +195,7 @@ fn edge(
 
 /// Returns the number and the bytes of the files with events that the sink refused.
 fn rejected(folder: &Path) -> (u64, u64) {
-    let entries = std::fs::read_dir(folder.join(REJECTED)).into_iter().flatten();
+    let entries = std::fs::read_dir(folder.join(Disk::REJECTED)).into_iter().flatten();
     let lengths = entries.filter_map(|it| it.ok()?.metadata().ok()).map(|it| it.len());
     lengths.fold((0, 0), |(count, bytes), len| (count + 1, bytes + len))
 }

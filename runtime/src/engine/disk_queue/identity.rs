@@ -14,8 +14,7 @@ use tremor_abi::{
 };
 use tremor_pdk::{Batch, Error, Result};
 
-/// Name of the file with the number of the queue, in the folder of the queue.
-const FILE: &str = "id";
+use crate::flow::Disk;
 
 /// Random number of a queue, in hexadecimal digits. It stays the same as long as the folder exists.
 pub(super) struct Identity(String);
@@ -26,7 +25,7 @@ impl Identity {
     /// # Errors
     /// Returns an error if the file cannot be read or written.
     pub(super) fn of(folder: &Path) -> Result<Self> {
-        let path = folder.join(FILE);
+        let path = folder.join(Disk::ID);
         let failed = |error: io::Error| {
             let path = path.display();
             // The connector tries again.
@@ -72,11 +71,11 @@ fn is_valid(id: &str) -> bool {
 
 /// Creates the file as a whole, and makes it durable.
 fn create(folder: &Path, id: &str) -> io::Result<()> {
-    let unfinished = folder.join(format!("{FILE}.new"));
+    let unfinished = folder.join(format!("{}.new", Disk::ID));
     let mut file =
         OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
     writeln!(file, "{id}")?;
     file.sync_all()?;
-    fs::rename(&unfinished, folder.join(FILE))?;
+    fs::rename(&unfinished, folder.join(Disk::ID))?;
     File::open(folder)?.sync_all()
 }

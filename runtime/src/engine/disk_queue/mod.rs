@@ -4,20 +4,22 @@
 //! record is durable, so the sources before Q are acknowledged then. The source of Q reads one record as one batch. When
 //! the sink S has delivered the events, or another component has settled them, the record is settled in the log.
 //!
-//! A folder or module in this list imports only from those after it: `sink` and `source`; `full`; `opened`; `rejected`;
-//! `record`, `identity`, `age` and `timed`.
+//! A folder or module in this list imports only from those after it: `sink`, `source` and `reporter`; `full`;
+//! `opening`; `opened`; `rejected`; `record`, `identity`, `age` and `meter`.
 
 mod age;
 mod full;
 mod identity;
+mod meter;
 mod opened;
+mod opening;
 mod record;
 mod rejected;
+mod reporter;
 mod sink;
 mod source;
 #[cfg(test)]
 mod tests;
-mod timed;
 
 use std::{
     path::PathBuf,
@@ -25,11 +27,12 @@ use std::{
 };
 
 use tremor_abi::connector::Hook;
-use tremor_log::{Log, OpenError, Options, SystemDisk};
+use tremor_log::{Disk, Layered, Log, OpenError, Options};
 use tremor_pdk::{Error, ErrorPolicy, Halves, Result, Sides, lock};
 
 use self::{
-    identity::Identity, opened::OpenQueue, sink::QueueSink, source::QueueSource, timed::TimedDisk,
+    identity::Identity, meter::Meter, opened::OpenQueue, opening::Opening, sink::QueueSink,
+    source::QueueSource,
 };
 use crate::dynamic::{BoxFuture, CodecRequirement, DynConnector, DynHalves, DynSink, DynSource};
 use crate::engine::{
@@ -41,6 +44,7 @@ use crate::engine::{
 };
 use crate::executor;
 use crate::flow::WhenFull;
+use crate::log;
 use crate::memory::Account;
 
 /// Memory of the batches that the sink of a queue has taken, in bytes, from which on it takes no further one. As many
@@ -65,6 +69,8 @@ pub(crate) struct DiskQueue {
     pub(crate) stats: Arc<Stats>,
     /// Names of the flow and of the sink, which the folder of the queue must belong to.
     pub(crate) owner: String,
+    /// The file system of the log.
+    pub(crate) disk: Arc<dyn Disk>,
     pub(crate) control: Arc<Control>,
     pub(crate) counters: Arc<StoredCounters>,
     /// Set while the source waits until the sink has delivered what it has.
@@ -74,32 +80,31 @@ pub(crate) struct DiskQueue {
 }
 
 impl DiskQueue {
-    /// Opens the log, and returns the connector of the queue. If the disk fails, the connector opens the log. Blocks the
-    /// thread.
+    /// Begins to open the log, and returns the connector of the queue. If that takes long or the disk fails, the connector
+    /// waits for the log or opens it. Blocks the thread for a moment.
     ///
     /// # Errors
     /// The queue cannot be opened by this process, for example because another process uses it.
     pub(crate) fn connector(self) -> Result<ConnectorType> {
-        let opened = match self.open() {
-            Ok(opened) => Some(Arc::new(opened)),
-            Err(error) if error.policy() == ErrorPolicy::RECONNECT => None,
-            Err(error) => return Err(error),
+        let queue = Arc::new(self);
+        let opening = Opening::begin(&queue);
+        let stage = match opening.wait_a_moment() {
+            None => Stage::Opening(opening),
+            Some(Ok(opened)) => Stage::Open(Arc::new(opened)),
+            Some(Err(error)) if error.policy() == ErrorPolicy::RECONNECT => Stage::Closed,
+            Some(Err(error)) => return Err(error),
         };
-        let (queue, opened) = (Arc::new(self), Arc::new(Mutex::new(opened)));
+        let stage = Arc::new(Mutex::new(stage));
         let make: MakeConnector = Box::new(move |connection, _| {
-            let (queue, opened, connection) = (queue.clone(), opened.clone(), connection.clone());
-            Ok(Box::new(QueueConnector { queue, opened, connection }))
+            let (queue, stage, connection) = (queue.clone(), stage.clone(), connection.clone());
+            Ok(Box::new(QueueConnector { queue, stage, connection }))
         });
         Ok(ConnectorType { codec: None, make })
     }
 
     /// Opens the log. Blocks the thread.
-    fn open(&self) -> Result<OpenQueue> {
-        let disk = Arc::new(TimedDisk {
-            disk: SystemDisk,
-            clock: self.control.clock().clone(),
-            counters: self.counters.clone(),
-        });
+    fn open(&self, meter: Arc<Meter>) -> Result<OpenQueue> {
+        let disk = Arc::new(Layered { disk: self.disk.clone(), layer: meter });
         let options = Options { owner: self.owner.clone(), disk, ..Options::new(self.max_bytes) };
         let (log, found) = Log::open(&self.path, options).map_err(|error| match &error {
             // The connector tries again.
@@ -113,11 +118,37 @@ impl DiskQueue {
     }
 }
 
-/// An instance of the connector. All instances share the open log.
+/// The stage of a log, which all instances of the connector share.
+enum Stage {
+    Opening(Opening),
+    Open(Arc<OpenQueue>),
+    /// The log was closed, or the disk has failed when the log was opened.
+    Closed,
+}
+
+/// An instance of the connector.
 struct QueueConnector {
     queue: Arc<DiskQueue>,
-    opened: Arc<Mutex<Option<Arc<OpenQueue>>>>,
+    stage: Arc<Mutex<Stage>>,
     connection: Arc<Connection>,
+}
+
+impl QueueConnector {
+    /// Returns the open log. If the caller gives up, the opening continues, and the next call waits for it.
+    async fn opened(&self) -> Result<Arc<OpenQueue>> {
+        let opening = match &mut *lock(&self.stage) {
+            Stage::Open(opened) => return Ok(opened.clone()),
+            Stage::Opening(opening) => opening.clone(),
+            stage @ Stage::Closed => {
+                let opening = Opening::begin(&self.queue);
+                *stage = Stage::Opening(opening.clone());
+                opening
+            }
+        };
+        let opened = opening.finished().await.map(Arc::new);
+        *lock(&self.stage) = opened.as_ref().map_or(Stage::Closed, |it| Stage::Open(it.clone()));
+        opened
+    }
 }
 
 impl DynConnector for QueueConnector {
@@ -131,18 +162,14 @@ impl DynConnector for QueueConnector {
 
     fn connect(&mut self, _: Sides) -> BoxFuture<'_, Result<DynHalves>> {
         Box::pin(async move {
-            let known = lock(&self.opened).clone();
-            let opened = if let Some(opened) = known {
-                opened
-            } else {
-                let queue = self.queue.clone();
-                let opened = Arc::new(blocking(move || queue.open()).await??);
-                *lock(&self.opened) = Some(opened.clone());
-                opened
-            };
+            let opened = self.opened().await?;
             opened.begin_connection();
+            let (clock, number) = (opened.control.clock().clone(), opened.connection());
+            let (stage, connection) =
+                (Arc::downgrade(&self.stage), Arc::downgrade(&self.connection));
+            log::spawn(reporter::report(clock, number, stage, connection)).detach();
             let source: Box<dyn DynSource> = Box::new(QueueSource::new(opened.clone()));
-            let sink: Box<dyn DynSink> = Box::new(QueueSink::new(opened, self.connection.clone()));
+            let sink: Box<dyn DynSink> = Box::new(QueueSink::new(opened));
             Ok(Halves::both(source, sink))
         })
     }
@@ -152,9 +179,9 @@ impl DynConnector for QueueConnector {
             if hook != Hook::CLOSE {
                 return Ok(());
             }
-            let opened = lock(&self.opened).take();
+            let stage = std::mem::replace(&mut *lock(&self.stage), Stage::Closed);
             // Closing makes durable what waits.
-            blocking(move || drop(opened)).await
+            blocking(move || drop(stage)).await
         })
     }
 }

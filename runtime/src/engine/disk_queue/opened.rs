@@ -356,7 +356,7 @@ impl OpenQueue {
 /// Returns the number of the oldest record of a log, and the time in ns at which its first event was read.
 fn oldest(log: &Log) -> Option<(u64, u64)> {
     let record = log.reader().next().ok()??;
-    let stored = RecordReader::new().read(record.number, &record.bytes).ok()?;
+    let stored = RecordReader::default().read(record.number, &record.bytes).ok()?;
     Some((record.number, stored.batch.events().first()?.ingest_ns))
 }
 

@@ -3,20 +3,17 @@
 use std::{collections::VecDeque, ops::Range};
 
 use tremor_abi::{
-    batch::{Format, HostBatch, Pool},
+    batch::HostBatch,
     frame::{self, Encoder, FrameError, Medium},
 };
 use tremor_pdk::{Batch, Error, Exception};
 use twox_hash::XxHash3_128;
 
-use crate::codec::{json, msgpack};
+use crate::codec::FrameReader;
 
 /// Maximum number of events of a record. With this number, each event of a pull has a position, so that the queue learns
 /// which events failed.
 const MAX_EVENTS: usize = 1 << 15;
-
-/// Number of batch storages that a reader keeps for reuse.
-const POOLED: usize = 8;
 
 /// A record that is not appended yet.
 pub(super) struct NewRecord {
@@ -135,11 +132,8 @@ fn refused(error: &FrameError, limit: usize) -> Error {
 }
 
 /// Reads records into batches.
-pub(super) struct RecordReader {
-    pool: Pool,
-    json: json::Decoder,
-    msgpack: msgpack::Decoder,
-}
+#[derive(Default)]
+pub(super) struct RecordReader(FrameReader);
 
 /// A batch that was read from a record.
 pub(super) struct StoredBatch {
@@ -149,33 +143,14 @@ pub(super) struct StoredBatch {
 }
 
 impl RecordReader {
-    pub(super) fn new() -> Self {
-        Self {
-            pool: Pool::new(POOLED),
-            json: json::Decoder::new(json::DecodeOptions::default()),
-            msgpack: msgpack::Decoder::new(msgpack::DecodeOptions::default()),
-        }
-    }
-
     /// Reads a record. Events that a codec can no longer decode stay bytes, at the end of the batch.
     ///
     /// # Errors
     /// Returns an error if this version of the runtime does not know a part of the record.
     pub(super) fn read(&mut self, number: u64, record: &[u8]) -> Result<StoredBatch, Error> {
-        let Self { pool, json, msgpack } = self;
-        let decoded = frame::decode(record, pool, Medium::Disk).map_err(|error| {
+        let batch = self.0.read(record).map_err(|error| {
             Error::unsupported(format_args!("cannot read record {number} of the queue: {error}"))
         })?;
-        let mut batch = decoded.batch;
-        let rejected = frame::restore(&mut batch, |format, bytes, nodes, span| match format {
-            Format::Json => json.decode(bytes, span, nodes).map_err(Error::bad_data),
-            Format::Msgpack => msgpack.decode(bytes, span, nodes).map_err(Error::bad_data),
-        });
-        if !rejected.is_empty() {
-            let all = batch.events().iter().copied();
-            let all: Vec<_> = all.chain(rejected.into_iter().map(|it| it.event)).collect();
-            batch.set_events(&all);
-        }
         let run = batch.events().first().map_or(0, |event| event.pull);
         Ok(StoredBatch { batch, run })
     }
@@ -200,7 +175,7 @@ mod tests {
     }
 
     fn values(written: &Written) -> Vec<String> {
-        let mut reader = RecordReader::new();
+        let mut reader = RecordReader::default();
         let batches = written.records.iter().map(|it| reader.read(1, &it.bytes).unwrap().batch);
         let batches: Vec<Batch> = batches.collect();
         let values = batches.iter().flat_map(|batch| {
@@ -218,7 +193,7 @@ mod tests {
         let most = 64 + 10 * (56 + message.len() + 8);
         assert!(written.records[0].bytes.len() <= most, "{}", written.records[0].bytes.len());
         assert_eq!(values(&written), vec![r#"{"a":[1,2,3,4,5,6,7,8,9],"b":"text"}"#; 10]);
-        let read = RecordReader::new().read(1, &written.records[0].bytes).unwrap();
+        let read = RecordReader::default().read(1, &written.records[0].bytes).unwrap();
         let event = read.batch.events()[0];
         assert_eq!((read.run, read.batch.original(&event)), (7, message.as_bytes()));
     }

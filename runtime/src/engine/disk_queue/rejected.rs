@@ -15,9 +15,7 @@ use tremor_pdk::{Batch, Error, ErrorPolicy, Result};
 
 use super::record::RecordReader;
 use crate::codec::{Bytes, json};
-
-/// Name of the folder, in the folder of the queue.
-pub(super) const FOLDER: &str = "rejected";
+use crate::flow::Disk;
 
 /// Extension of the files.
 const EXTENSION: &str = "jsonl";
@@ -28,8 +26,15 @@ const HEAD: usize = 64;
 /// Least limit of all files, in bytes.
 const LEAST_BYTES: u64 = 1 << 20;
 
+/// Part of the limit of all files that a file has, unless a single write is larger. A run usually reads one or two files
+/// before it writes.
+const FILE_PART: u64 = 64;
+
 /// Writes events to files. Each run begins a file, and so does the first write after a failed sync, because no later
 /// sync of the same file proves anything.
+///
+/// The name of a file has two numbers: that of the file, and the highest number of a record in earlier files. A run that
+/// looks for records after a number therefore ends at the file whose earlier files do not contain any.
 pub(super) struct RejectedFiles {
     folder: PathBuf,
     /// Maximum bytes of all files.
@@ -38,6 +43,8 @@ pub(super) struct RejectedFiles {
     file: Option<(File, u64)>,
     /// The number up to which all records were settled when the queue was opened.
     settled: u64,
+    /// Upper bound of the numbers of the records in all files.
+    highest: u64,
     /// Events of later records in the files of earlier runs: a run may have been killed after it kept them, and before it
     /// was durable that their records are settled. `None` until the files were read.
     kept: Option<HashSet<Kept>>,
@@ -51,7 +58,8 @@ impl RejectedFiles {
     /// number `settled` are settled. Creates no file.
     pub(super) fn new(queue: &Path, max_bytes: u64, settled: u64) -> Self {
         let limit = (max_bytes / 8).max(LEAST_BYTES);
-        Self { folder: queue.join(FOLDER), limit, file: None, settled, kept: None }
+        let folder = queue.join(Disk::REJECTED);
+        Self { folder, limit, file: None, settled, highest: settled, kept: None }
     }
 
     /// Appends the events of a record at these positions, except those that an earlier run has appended, and makes them
@@ -68,14 +76,17 @@ impl RejectedFiles {
     ) -> Result<()> {
         if self.kept.is_none() {
             let kept = read(&self.folder, self.settled);
-            self.kept = Some(kept.map_err(|error| failed(&self.folder, &error))?);
+            let kept = kept.map_err(|error| failed(&self.folder, &error))?;
+            let highest = kept.iter().map(|(number, _)| *number).max();
+            self.highest = self.highest.max(highest.unwrap_or(0));
+            self.kept = Some(kept);
         }
         let is_new = |at: &usize| self.kept.as_ref().is_none_or(|it| !it.contains(&(number, *at)));
         let positions: Vec<_> = positions.iter().cloned().flatten().filter(is_new).collect();
         if positions.is_empty() {
             return Ok(());
         }
-        let batch = RecordReader::new().read(number, record)?.batch;
+        let batch = RecordReader::default().read(number, record)?.batch;
         let lines = lines(number, &batch, &positions);
         let path = self.folder.display();
         let used = used(&self.folder).map_err(|error| failed(&self.folder, &error))?;
@@ -86,13 +97,16 @@ impl RejectedFiles {
                 self.limit
             )));
         }
-        self.append(&lines).map_err(|error| failed(&self.folder, &error))
+        self.append(number, &lines).map_err(|error| failed(&self.folder, &error))
     }
 
-    fn append(&mut self, lines: &[u8]) -> io::Result<()> {
-        if self.file.is_none() {
-            self.file = Some((create(&self.folder)?, 0));
+    /// Appends lines of the record `number`.
+    fn append(&mut self, number: u64, lines: &[u8]) -> io::Result<()> {
+        let is_full = |(_, len): &(File, u64)| *len >= self.limit / FILE_PART;
+        if self.file.as_ref().is_none_or(is_full) {
+            self.file = Some((create(&self.folder, self.highest)?, 0));
         }
+        self.highest = self.highest.max(number);
         let Some((file, len)) = &mut self.file else { return Ok(()) };
         if let Err(error) = file.write_all(lines) {
             // Otherwise the next line would follow a part of this one. If this fails, the next write begins a file.
@@ -122,18 +136,40 @@ fn failed(folder: &Path, error: &io::Error) -> Error {
     .with_policy(ErrorPolicy::RETRY)
 }
 
-/// Returns the events of records after the number `settled` in all files, and makes them durable.
+/// Name of a file.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct FileName {
+    /// Number of the file; 0 if the name has none, because nobody but a person has created it.
+    number: u64,
+    /// Upper bound of the numbers of the records in earlier files; `None` if the name has none.
+    earlier: Option<u64>,
+}
+
+impl FileName {
+    fn of(path: &Path) -> Self {
+        let stem = path.file_stem().and_then(|it| it.to_str()).unwrap_or_default();
+        let (number, earlier) = stem.split_once('-').unwrap_or((stem, ""));
+        Self { number: number.parse().unwrap_or(0), earlier: earlier.parse().ok() }
+    }
+}
+
+/// Returns the events of records after the number `settled`, and makes them durable. Reads the newest file first, and
+/// ends with the file before which there are none.
 fn read(folder: &Path, settled: u64) -> io::Result<HashSet<Kept>> {
     let mut kept = HashSet::new();
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(kept),
         entries => entries?,
     };
+    let mut files = Vec::new();
     for entry in entries {
         let path = entry?.path();
-        if path.extension().is_none_or(|it| it != EXTENSION) {
-            continue;
+        if path.extension().is_some_and(|it| it == EXTENSION) {
+            files.push((FileName::of(&path), path));
         }
+    }
+    files.sort();
+    for (name, path) in files.into_iter().rev() {
         let mut file = BufReader::new(OpenOptions::new().read(true).append(true).open(path)?);
         let (known, mut line) = (kept.len(), Vec::new());
         while file.read_until(b'\n', &mut line)? > 0 {
@@ -144,6 +180,9 @@ fn read(folder: &Path, settled: u64) -> io::Result<HashSet<Kept>> {
         }
         if kept.len() > known {
             file.get_ref().sync_data()?;
+        }
+        if name.earlier.is_some_and(|earlier| earlier <= settled) {
+            break;
         }
     }
     Ok(kept)
@@ -174,8 +213,9 @@ fn used(folder: &Path) -> io::Result<u64> {
     Ok(used)
 }
 
-/// Creates the next file, and the folder if it is missing, and makes their entries durable.
-fn create(folder: &Path) -> io::Result<File> {
+/// Creates the next file, and the folder if it is missing, and makes their entries durable. `earlier` is an upper bound of
+/// the numbers of the records in all files.
+fn create(folder: &Path, earlier: u64) -> io::Result<File> {
     if !folder.try_exists()? {
         DirBuilder::new().mode(0o700).create(folder)?;
     }
@@ -183,11 +223,9 @@ fn create(folder: &Path) -> io::Result<File> {
     File::open(parent)?.sync_all()?;
     let mut last = 0;
     for entry in fs::read_dir(folder)? {
-        let name = entry?.file_name();
-        let number = Path::new(&name).file_stem().and_then(|it| it.to_str()?.parse().ok());
-        last = last.max(number.unwrap_or(0));
+        last = last.max(FileName::of(&entry?.path()).number);
     }
-    let path = folder.join(format!("{:010}.{EXTENSION}", last + 1));
+    let path = folder.join(format!("{:010}-{earlier}.{EXTENSION}", last + 1));
     let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(path)?;
     File::open(folder)?.sync_all()?;
     Ok(file)
@@ -232,12 +270,16 @@ fn write(
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, path::Path, slice};
+    use std::{
+        fs,
+        path::{Path, PathBuf},
+        slice,
+    };
 
     use tremor_pdk::Batch;
 
-    use super::{super::record::RecordWriter, FOLDER, LEAST_BYTES, RejectedFiles};
-    use crate::components;
+    use super::{super::record::RecordWriter, FILE_PART, LEAST_BYTES, RejectedFiles};
+    use crate::{components, flow::Disk};
 
     /// Returns a record with an event for each message.
     fn record(messages: &[&str]) -> Vec<u8> {
@@ -249,8 +291,16 @@ mod tests {
         written.records.pop_front().unwrap().bytes
     }
 
-    fn kept(queue: &Path, file: u32) -> String {
-        fs::read_to_string(queue.join(FOLDER).join(format!("000000000{file}.jsonl"))).unwrap()
+    /// Returns the files in their order.
+    fn files(queue: &Path) -> Vec<PathBuf> {
+        let entries = fs::read_dir(queue.join(Disk::REJECTED)).unwrap();
+        let mut files: Vec<_> = entries.map(|it| it.unwrap().path()).collect();
+        files.sort();
+        files
+    }
+
+    fn kept(queue: &Path, file: usize) -> String {
+        fs::read_to_string(&files(queue)[file - 1]).unwrap()
     }
 
     #[test]
@@ -258,9 +308,9 @@ mod tests {
         let queue = tempfile::tempdir().unwrap();
         let record = record(&["1", r#"{ "a": "b" }"#, "3"]);
         for run in 1..3 {
-            let mut files = RejectedFiles::new(queue.path(), 1 << 20, 6);
-            files.keep(5, &record, &[0..1, 1..2]).unwrap();
-            files.keep(6, &record, slice::from_ref(&(2..3))).unwrap();
+            let mut writer = RejectedFiles::new(queue.path(), 1 << 20, 6);
+            writer.keep(5, &record, &[0..1, 1..2]).unwrap();
+            writer.keep(6, &record, slice::from_ref(&(2..3))).unwrap();
             let expected = "{\"record\":5,\"position\":0,\"ingest_ns\":0,\"event\":1}\n\
                             {\"record\":5,\"position\":1,\"ingest_ns\":0,\"event\":{\"a\":\"b\"}}\n\
                             {\"record\":6,\"position\":2,\"ingest_ns\":0,\"event\":3}\n";
@@ -273,15 +323,15 @@ mod tests {
     fn events_that_an_earlier_run_has_kept_are_not_kept_again() {
         let queue = tempfile::tempdir().unwrap();
         let record = record(&["1", "2", "3"]);
-        let mut files = RejectedFiles::new(queue.path(), 1 << 20, 4);
-        files.keep(5, &record, slice::from_ref(&(0..2))).unwrap();
-        let path = queue.path().join(FOLDER).join("0000000001.jsonl");
+        let mut writer = RejectedFiles::new(queue.path(), 1 << 20, 4);
+        writer.keep(5, &record, slice::from_ref(&(0..2))).unwrap();
+        let path = files(queue.path()).remove(0);
         let whole = kept(queue.path(), 1);
         fs::write(&path, &whole[..whole.len() - 1]).unwrap();
-        let mut files = RejectedFiles::new(queue.path(), 1 << 20, 4);
-        files.keep(5, &record, slice::from_ref(&(0..1))).unwrap();
-        assert!(!queue.path().join(FOLDER).join("0000000002.jsonl").exists());
-        files.keep(5, &record, slice::from_ref(&(0..3))).unwrap();
+        let mut writer = RejectedFiles::new(queue.path(), 1 << 20, 4);
+        writer.keep(5, &record, slice::from_ref(&(0..1))).unwrap();
+        assert_eq!(files(queue.path()).len(), 1);
+        writer.keep(5, &record, slice::from_ref(&(0..3))).unwrap();
         let lines: Vec<_> = kept(queue.path(), 2).lines().map(str::to_owned).collect();
         assert_eq!(lines.len(), 2);
         assert!(lines[0].ends_with("\"event\":2}") && lines[1].ends_with("\"event\":3}"));
@@ -290,16 +340,57 @@ mod tests {
     #[test]
     fn files_do_not_exceed_their_limit() {
         let queue = tempfile::tempdir().unwrap();
-        let mut files = RejectedFiles::new(queue.path(), 1 << 20, 0);
+        let mut writer = RejectedFiles::new(queue.path(), 1 << 20, 0);
         let record = record(&[&format!("\"{}\"", "x".repeat(300_000))]);
         for number in 1..4 {
-            files.keep(number, &record, slice::from_ref(&(0..1))).unwrap();
+            writer.keep(number, &record, slice::from_ref(&(0..1))).unwrap();
         }
-        let error = files.keep(4, &record, slice::from_ref(&(0..1))).unwrap_err().to_string();
+        let error = writer.keep(4, &record, slice::from_ref(&(0..1))).unwrap_err().to_string();
         assert!(error.contains("and its limit is 1048576"), "{error}");
-        let file = queue.path().join(FOLDER).join("0000000001.jsonl");
-        assert!(fs::metadata(&file).unwrap().len() < LEAST_BYTES);
-        fs::remove_file(file).unwrap();
-        files.keep(4, &record, slice::from_ref(&(0..1))).unwrap();
+        let bytes = |file: &PathBuf| fs::metadata(file).unwrap().len();
+        assert!(files(queue.path()).iter().map(bytes).sum::<u64>() < LEAST_BYTES);
+        files(queue.path()).iter().for_each(|file| fs::remove_file(file).unwrap());
+        writer.keep(4, &record, slice::from_ref(&(0..1))).unwrap();
+    }
+    #[test]
+    fn run_reads_no_file_whose_records_are_settled() {
+        let queue = tempfile::tempdir().unwrap();
+        let record = record(&["1", "2"]);
+        let keep = |settled, number, expected: usize| {
+            let mut writer = RejectedFiles::new(queue.path(), 1 << 20, settled);
+            writer.keep(number, &record, slice::from_ref(&(0..1))).unwrap();
+            assert_eq!(files(queue.path()).len(), expected, "{number}");
+        };
+        keep(4, 5, 1);
+        keep(4, 6, 2);
+        // A folder cannot be read.
+        let first = files(queue.path()).remove(0);
+        fs::remove_file(&first).unwrap();
+        fs::create_dir(&first).unwrap();
+        keep(5, 6, 2);
+        keep(5, 8, 3);
+        // Refused later than the one after it.
+        keep(5, 7, 4);
+        for number in [8, 7, 6] {
+            keep(5, number, 4);
+        }
+        let mut writer = RejectedFiles::new(queue.path(), 1 << 20, 4);
+        writer.keep(9, &record, slice::from_ref(&(0..1))).unwrap_err();
+    }
+
+    #[test]
+    fn file_has_a_part_of_the_limit() {
+        let queue = tempfile::tempdir().unwrap();
+        let mut writer = RejectedFiles::new(queue.path(), 1 << 20, 0);
+        let record = record(&[&format!("\"{}\"", "x".repeat(1_000))]);
+        (1..=100)
+            .for_each(|number| writer.keep(number, &record, slice::from_ref(&(0..1))).unwrap());
+        let bytes: Vec<_> =
+            files(queue.path()).iter().map(|it| fs::metadata(it).unwrap().len()).collect();
+        assert!(bytes.len() > 5 && bytes.iter().all(|it| *it < LEAST_BYTES / FILE_PART + 1_100));
+        let last = files(queue.path()).pop().unwrap();
+        let lines = fs::read_to_string(&last).unwrap();
+        let first: u64 = lines.split([':', ',']).nth(1).unwrap().parse().unwrap();
+        assert!(last.to_str().unwrap().ends_with(&format!("-{}.jsonl", first - 1)), "{last:?}");
     }
 }

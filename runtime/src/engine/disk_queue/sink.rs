@@ -21,23 +21,15 @@ use super::{
     record::{NewRecord, RecordWriter, Written},
 };
 use crate::dynamic::{BoxFuture, DynSink};
-use crate::engine::{control::Phase, handle::connection::Connection};
-use crate::flow::WhenFull;
+use crate::engine::control::Phase;
 use crate::memory::Charge;
 
 /// Number of deliveries in flight. A commit contains at most this number of batches.
 const IN_FLIGHT: usize = 64;
 
-/// The name of the problem that the connector reports while the disk takes nothing.
-const PROBLEM: &str = "disk";
-
-/// The name of the problem that the connector reports while the source waits until records are settled.
-const WAITS: &str = "settlement";
-
 /// The sink of one connection.
 pub(super) struct QueueSink {
     queue: Arc<OpenQueue>,
-    connection: Arc<Connection>,
     appender: Appender,
     writer: RecordWriter,
     slots: Vec<Option<Delivery>>,
@@ -82,7 +74,7 @@ struct Appended {
 }
 
 impl QueueSink {
-    pub(super) fn new(queue: Arc<OpenQueue>, connection: Arc<Connection>) -> Self {
+    pub(super) fn new(queue: Arc<OpenQueue>) -> Self {
         let capacity = Arc::default();
         Self {
             appender: queue.log.appender(),
@@ -95,7 +87,6 @@ impl QueueSink {
             staged: Arc::default(),
             charge: Charge::new(queue.account.clone()),
             queue,
-            connection,
         }
     }
 
@@ -199,37 +190,6 @@ impl QueueSink {
         {
             delivery.waiting.take().into_iter().for_each(Waker::wake);
         }
-    }
-
-    /// Reports a full queue, a disk that fails, and a source that waits for the sink, as problems of the connector.
-    fn report(&self) {
-        let status = self.queue.log.status();
-        self.queue.update_condition(&status);
-        let path = self.queue.path.display();
-        let problem = match status.failure {
-            Some(failure) => Some(Error::connection_refused(failure)),
-            None if status.is_full => Some(Error::full(format_args!(
-                "the queue on disk {path} is full; its events leave when the sink delivers them, and meanwhile {}; \
-                 increase `queue.disk.max_bytes` to keep more",
-                match self.queue.when_full {
-                    WhenFull::Block => "the sources wait",
-                    WhenFull::DropNewest => "new events are dropped",
-                    WhenFull::DropOldest => "the oldest events are dropped",
-                    WhenFull::DeadLetter => "new events leave through `err`",
-                }
-            ))),
-            None => None,
-        };
-        let now = self.queue.control.clock().now();
-        self.connection.set_problem(PROBLEM, problem, now);
-        let waits = self.queue.waits_for_long().then(|| {
-            Error::timeout(format_args!(
-                "the queue on disk {path} delivers nothing more until the sink has answered all events that it was \
-                 given, because those that follow are of a later run, or because too many later ones were answered; \
-                 check the sink"
-            ))
-        });
-        self.connection.set_problem(WAITS, waits, now);
     }
 }
 
@@ -338,7 +298,6 @@ impl DynSink for QueueSink {
 
     fn on_tick(&mut self) -> BoxFuture<'_, Result<()>> {
         self.check_drain();
-        self.report();
         Box::pin(async { Ok(()) })
     }
 

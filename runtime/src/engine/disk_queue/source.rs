@@ -77,7 +77,7 @@ impl QueueSource {
             again: None,
             reads_again: None,
             keeps: None,
-            records: RecordReader::new(),
+            records: RecordReader::default(),
             run: None,
             charge: Charge::new(queue.account.clone()),
             alarm: queue.control.clock().alarm(),

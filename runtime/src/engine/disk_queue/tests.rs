@@ -9,16 +9,16 @@ use std::{
 };
 
 use tremor_abi::batch::HostBatch;
+use tremor_log::SystemDisk;
 use tremor_pdk::{Acks, Batch, ErrorKind, Grant, Pull};
 
-use super::{DiskQueue, QueueSink, QueueSource, opened::OpenQueue};
+use super::{DiskQueue, QueueSink, QueueSource, meter::Meter, opened::OpenQueue};
 use crate::{
     clock::Clock,
     components,
     dynamic::{DynSink, DynSource},
     engine::{
         control::{Control, Phase},
-        handle::connection::Connection,
         tracking::{
             stats::Stats,
             stored::{Stored, StoredCounters},
@@ -61,12 +61,14 @@ impl Folder {
             path: self.temporary.path().join("queue"),
             max_bytes: 1 << 20,
             owner: "flow/out".to_owned(),
+            disk: Arc::new(SystemDisk),
             control: self.control.clone(),
             counters: self.counters.clone(),
             flush_request: Arc::default(),
             account: MemoryBudget::default().flow("flow").account("out"),
         };
-        Arc::new(queue.open().unwrap())
+        let meter = Meter::new(self.control.clock().clone(), self.counters.clone());
+        Arc::new(queue.open(Arc::new(meter)).unwrap())
     }
 
     fn stored(&self) -> (u64, u64) {
@@ -85,7 +87,7 @@ fn batch(messages: &[&str]) -> Batch {
 }
 
 fn sink(queue: &Arc<OpenQueue>) -> QueueSink {
-    let mut sink = QueueSink::new(queue.clone(), Arc::new(Connection::default()));
+    let mut sink = QueueSink::new(queue.clone());
     sink.on_grant(Grant::new(8, false, None));
     sink
 }

@@ -130,6 +130,7 @@ impl Connectors<'_> {
             max_bytes: disk.max_bytes.get(),
             identify: disk.identify,
             owner: format!("{}/{sink}", flow.name()),
+            disk: self.parts.disk(),
             control: self.control.clone(),
             counters: self.counters.stored(sink),
             flush_request: self.flush_request(sink),

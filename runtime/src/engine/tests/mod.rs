@@ -6,6 +6,7 @@ mod batch_page;
 mod batching;
 mod beside;
 mod connecting;
+mod disk_faults;
 mod doubles;
 mod editing;
 mod fragments;
@@ -41,6 +42,7 @@ use std::{
 };
 
 use serde_json::Value as Config;
+use tremor_log::{Disk, SystemDisk};
 use tremor_pdk::{Error, Operator, Postprocessor, Preprocessor, lock};
 
 use self::{
@@ -104,9 +106,14 @@ struct Doubles {
     operators: Mutex<VecDeque<Box<dyn Operator>>>,
     stateless: Option<MakeStateless>,
     preprocessors: Mutex<VecDeque<(Box<dyn Preprocessor>, MakePreprocessor)>>,
+    disk: Option<Arc<dyn Disk>>,
 }
 
 impl Parts for Doubles {
+    fn disk(&self) -> Arc<dyn Disk> {
+        self.disk.clone().unwrap_or_else(|| Arc::new(SystemDisk))
+    }
+
     fn connector(&self, connector: &flow::Connector) -> Result<ConnectorType, flow::Diagnostic> {
         let make = lock(&self.connectors).remove(&connector.name.value);
         let none = || -> MakeConnector { Box::new(|_, _| Err(Error::internal("no connector"))) };

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Returns a flow with these links, in which the queue of `sink` is in this folder.
-fn flow(links: &str, folder: &Path) -> Setup {
+pub(super) fn flow(links: &str, folder: &Path) -> Setup {
     let disk = Disk {
         path: Located::new(folder.join("queue"), Span::START),
         max_bytes: NonZeroU64::new(1 << 20).unwrap(),
@@ -32,13 +32,13 @@ fn flow(links: &str, folder: &Path) -> Setup {
     })
 }
 
-fn sink() -> (ScriptedSink, Arc<Peer>) {
+pub(super) fn sink() -> (ScriptedSink, Arc<Peer>) {
     let sink = ScriptedSink(SinkScript::of([]));
     let peer = sink.peer();
     (sink, peer)
 }
 
-fn numbers(count: u64) -> Vec<u64> {
+pub(super) fn numbers(count: u64) -> Vec<u64> {
     (0..count).collect()
 }
 
@@ -55,7 +55,7 @@ fn store(source: Pulls, folder: &Path) -> Report {
     })
 }
 
-fn counts(report: &Report) -> Counts {
+pub(super) fn counts(report: &Report) -> Counts {
     assert!(report.failure.is_none() && !report.cut_off, "{report:?}");
     settled(&report.components)
 }

@@ -193,6 +193,13 @@ pub struct Disk {
     pub identify: bool,
 }
 
+impl Disk {
+    /// Name of the folder with events that the sink refused, in the folder of the queue.
+    pub const REJECTED: &str = "rejected";
+    /// Name of the file with the number by which events are identified, in the folder of the queue.
+    pub const ID: &str = "id";
+}
+
 /// The key `queue.when_full`: the treatment of events for which the queue before a sink has no capacity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WhenFull {

@@ -30,6 +30,8 @@ pub(super) struct Sink {
     pub(super) gives_up: bool,
     /// Treatment of events for which the queue of the sink has no capacity.
     pub(super) when_full: WhenFull,
+    /// `true` if the queue of the sink is on disk.
+    pub(super) is_stored: bool,
     /// Indices of the sources that feed the sink.
     pub(super) sources: Vec<usize>,
 }
@@ -174,8 +176,8 @@ fn source(at: usize, random: &mut Rng, text: &mut String) -> Source {
 fn sink(at: usize, random: &mut Rng, text: &mut String) -> Sink {
     let (is_ordered, gives_up) = (random.u8(..3) > 0, random.u8(..4) == 0);
     let (when_full, policy) = WhenFull::ALL[random.usize(..WhenFull::ALL.len())];
-    let (name, sources) = (format!("sink{at}"), Vec::new());
-    let sink = Sink { name, is_ordered, gives_up, when_full, sources };
+    let (name, sources, is_stored) = (format!("sink{at}"), Vec::new(), random.u8(..3) == 0);
+    let sink = Sink { name, is_ordered, gives_up, when_full, is_stored, sources };
     let Sink { name, is_ordered, gives_up, .. } = &sink;
     let _ = write!(
         text,
@@ -198,7 +200,13 @@ fn sink(at: usize, random: &mut Rng, text: &mut String) -> Sink {
     } else {
         String::new()
     };
-    let _ = write!(text, "\n    queue: {{ {limit}when_full: {policy} }}");
+    // The least queue on disk, so that some are full.
+    let disk = if is_stored {
+        format!("disk: {{ path: queue-{name}, max_bytes: 1MiB }}, ")
+    } else {
+        String::new()
+    };
+    let _ = write!(text, "\n    queue: {{ {limit}{disk}when_full: {policy} }}");
     let (seed, faults, rejects) = (random.u32(..), random.usize(..6), random.bool());
     let _ = write!(text, "\n    config: {{ seed: {seed}, faults: {faults}, rejects: {rejects} }}");
     sink

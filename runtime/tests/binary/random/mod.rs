@@ -1,5 +1,5 @@
-//! A random tester. It runs random flows of a plugin that answers at random. At random points of their progress it
-//! pauses, resumes and restarts connectors, and sends signals to processes.
+//! A random tester. It runs random flows of a plugin that answers at random, with queues in memory and on disk. At random
+//! points of their progress it pauses, resumes and restarts connectors, and sends signals to processes.
 //!
 //! By default, the test runs the same [`COUNT`] flows each time, and those that failed before ([`FAILED`]). With
 //! `TREMOR_RANDOM_SECONDS`, it runs flows with new seeds for this time. A failure names its seed. With `TREMOR_SEED`,
@@ -96,7 +96,7 @@ fn run(seed: u64) {
             // The status is 4 if a drain was not completed in time. A killed process has no status.
             let is_expected = matches!(ended.status, Some(0 | 3 | 4)) || signal == "KILL";
             assert!(is_expected, "{:?}: {}", ended.status, ended.stderr);
-            record::judge(&flow, folder.path());
+            record::judge(&flow, folder.path(), false);
         }
         let mut asked = start(folder.path(), &mut random);
         Disturbance::new(&asked, &flow, folder.path()).run(&mut random);
@@ -104,7 +104,7 @@ fn run(seed: u64) {
         balance(&asked);
         asked.end();
         assert_eq!(flow.acknowledged(folder.path()), flow.counts(), "acknowledged");
-        record::judge(&flow, folder.path());
+        record::judge(&flow, folder.path(), true);
     }));
     if let Err(failure) = judged {
         eprintln!("{}\nrecords of the flow: {}", flow.text, folder.keep().display());
@@ -187,7 +187,8 @@ impl<'t> Disturbance<'t> {
     }
 }
 
-/// Checks that each component, and the flow, accounts for each event that entered it or that it created.
+/// Checks that each component, and the flow, accounts for each event that entered it, that it created, or that its queue
+/// on disk contained at the start. These queues are empty.
 fn balance(asked: &Asked) {
     let flow = asked.json("GET", "/v1/flows/flow");
     let (mut entered, mut ended) = (0, 0);
@@ -198,6 +199,11 @@ fn balance(asked: &Asked) {
         let left = ["delivered", "dead_lettered", "discarded", "merged", "failed", "dropped"];
         assert_eq!(sum(&["taken", "created"]), sum(&left), "{component}");
         assert_eq!(events["in_flight"], 0, "{component}");
+        let stored = &component["stored"];
+        if stored.is_object() {
+            assert_eq!(stored["now"], 0, "{component}");
+            entered += stored["at_start"].as_u64().unwrap();
+        }
         // The next component has taken the events that a component passed on.
         entered += sum(if role == "source" { &["taken", "created"] } else { &["created"] });
         ended += sum(&left[2..]) + if role == "sink" { sum(&["delivered"]) } else { 0 };
