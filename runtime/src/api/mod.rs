@@ -12,6 +12,7 @@ mod flows;
 mod io;
 mod metrics;
 mod problem;
+mod reload;
 mod routes;
 mod server;
 mod slots;

@@ -14,17 +14,17 @@ use super::{
     body::Body,
     flows::{ConnectorJson, FlowJson, FlowsJson},
     metrics,
-    problem::Problem,
+    problem::{Answer, Problem},
+    reload,
     slots::Slot,
     tap::Events,
-    text,
+    text::{self, decoded},
 };
 use crate::{
     clock::Clock,
     engine::{FlowStatus, Kind},
     executor,
     flow::owner_of,
-    reloads::ReloadResult,
     run::RunHandle,
 };
 
@@ -49,8 +49,6 @@ pub(super) struct Routes {
     pub(super) pulse: executor::Pulse,
     pub(super) clock: Clock,
 }
-
-type Answer = Result<Response<Body>, Problem>;
 
 /// Path of a request.
 #[derive(Clone, Copy)]
@@ -139,7 +137,7 @@ impl Routes {
 
     /// Returns the response to a request that passed the access control.
     async fn respond(&self, path: Path<'_>, request: Request<Incoming>) -> Answer {
-        let is_dry = request.uri().query() == Some("dry_run=true");
+        let query = request.uri().query().unwrap_or_default().to_owned();
         match (path.changes(), request.method()) {
             (true, &Method::POST) => without_body(request.into_body(), &self.clock).await?,
             (true, _) => return Err(Problem::method("POST")),
@@ -161,7 +159,7 @@ impl Routes {
             Path::OpenApi => Ok(text::plain(StatusCode::OK, "application/json", OPENAPI)),
             Path::Flows => {
                 let flows = self.run.flows().iter().map(FlowJson::from).collect();
-                let reload = self.run.reloads().status();
+                let reload = (&self.run.reloads().status()).into();
                 Ok(text::json(StatusCode::OK, &FlowsJson { flows, reload }))
             }
             Path::Flow(flow) => Ok(text::json(StatusCode::OK, &FlowJson::from(&self.flow(flow)?))),
@@ -174,7 +172,7 @@ impl Routes {
                 Ok(text::json(StatusCode::ACCEPTED, &FlowJson::from(&self.flow(name)?)))
             }
             Path::RestartPipeline(flow, pipeline) => self.restart_pipeline(flow, pipeline),
-            Path::Reload => self.reload(is_dry).await,
+            Path::Reload => reload::answer(&self.run, &query).await,
             Path::Tap(flow, component, port) => self.tap(flow, component, port),
             Path::Change(flow, connector, change) => {
                 if self.flow(flow)?.state.is_over() {
@@ -192,25 +190,6 @@ impl Routes {
                 self.connector(flow, connector, StatusCode::ACCEPTED)
             }
         }
-    }
-
-    /// Reads the flow files again, and returns what has changed, or what would change.
-    async fn reload(&self, dry_run: bool) -> Answer {
-        let cannot = || {
-            let detail = "the run cannot reload: it is starting or ending, or its flows do not come from files";
-            Problem::new(StatusCode::CONFLICT, detail)
-        };
-        let outcome = self.run.reloads().request(dry_run).ok_or_else(cannot)?;
-        let outcome = outcome.recv().await.map_err(|_| cannot())?;
-        if outcome.result.is_failure() {
-            let what = match outcome.result {
-                ReloadResult::Restored => "the flows of before were started again",
-                _ => "nothing has changed",
-            };
-            let detail = format!("{what}:\n{}", outcome.errors.join("\n"));
-            return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail));
-        }
-        Ok(text::json(StatusCode::OK, &outcome))
     }
 
     fn flow(&self, name: &str) -> Result<FlowStatus, Problem> {
@@ -332,43 +311,4 @@ async fn without_body(mut body: Incoming, clock: &Clock) -> Result<(), Problem> 
         Err(Problem::new(StatusCode::REQUEST_TIMEOUT, detail))
     };
     executor::first(reads, late).await
-}
-
-/// Decodes the percent encoding of a part of a path. Text that is encoded incorrectly stays unchanged, so that it
-/// matches no name.
-fn decoded(part: &str) -> String {
-    let mut bytes = Vec::with_capacity(part.len());
-    let mut rest = part.as_bytes();
-    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    while let [first, after @ ..] = rest {
-        let byte = match rest {
-            [b'%', high, low, ..] => {
-                digit(*high).zip(digit(*low)).map(|(high, low)| high << 4 | low)
-            }
-            _ => None,
-        };
-        bytes.push(byte.unwrap_or(*first));
-        rest = if byte.is_some() { &after[2..] } else { after };
-    }
-    String::from_utf8(bytes).unwrap_or_else(|_| part.to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::decoded;
-
-    #[test]
-    fn percent_encoding_of_path_segments_is_decoded() {
-        for (part, expected) in [
-            ("a%20b", "a b"),
-            ("%c3%A4", "ä"),
-            ("%", "%"),
-            ("%2", "%2"),
-            ("%zz", "%zz"),
-            ("%+1", "%+1"),
-            ("%ff", "%ff"),
-        ] {
-            assert_eq!(decoded(part), expected);
-        }
-    }
 }

@@ -4,13 +4,13 @@ use std::{
     io::{ErrorKind, Read, Write},
     net::{SocketAddr, TcpStream},
     os::unix::fs::PermissionsExt,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use super::{Access, Error, Server, Token, server::CONNECTIONS};
 use crate::{
     clock::Clock,
-    reloads::{Change, FlowChange, Outcome, ReloadResult, ReloadStatus},
+    reloads::{Change, FlowChange, Outcome, Progress, ReloadResult, ReloadStatus, Step},
     run::RunHandle,
 };
 
@@ -81,7 +81,7 @@ fn responses_have_content_type_and_are_not_cached() {
         );
     }
     let answer = ask(server.address(), "HEAD /v1/flows", "");
-    expect(&answer, 200, &["content-length: 50"]);
+    expect(&answer, 200, &["content-length: 75"]);
     assert!(answer.ends_with("\r\n\r\n"), "{answer}");
 }
 
@@ -360,13 +360,24 @@ fn possible_error_statuses_are_described() {
     }
 }
 
-/// Returns the status after a reload that replaced a flow and was undone.
+/// Returns the status after a reload that replaced a flow and was undone, and during another one.
 fn reloaded() -> ReloadStatus {
     let reason = Some("its file has changed".to_owned());
     let flows = vec![FlowChange { flow: "f".to_owned(), change: Change::Replaced, reason }];
     let errors = vec!["error: flow `f` failed".to_owned()];
-    let last = Some(Outcome { result: ReloadResult::Restored, flows, errors });
-    ReloadStatus { generation: 1, failed: 1, last }
+    let result = ReloadResult::Restored;
+    let last = Outcome { result, flows, errors, confirm_seconds: Some(60) };
+    let now = Instant::now();
+    let (step, flow) = (Step::Draining, Some("f".to_owned()));
+    ReloadStatus {
+        generation: 1,
+        failed: 1,
+        returned: 0,
+        last: Some((last, now)),
+        in_progress: Some(Progress { since: now, step, flow, step_since: now }),
+        confirm_until: Some(now + Duration::from_mins(1)),
+        waiting: 1,
+    }
 }
 
 #[test]
@@ -380,6 +391,6 @@ fn status_of_flows_matches_description() {
         conforms("Connector", &super::flows::ConnectorJson::from(&flow.connectors[0]));
         let flows = vec![super::flows::FlowJson::from(&flow)];
         conforms("Flow", &flows[0]);
-        conforms("Flows", &super::flows::FlowsJson { flows, reload: reloaded() });
+        conforms("Flows", &super::flows::FlowsJson { flows, reload: (&reloaded()).into() });
     }
 }

@@ -14,7 +14,7 @@ use signal_hook::{
     iterator::Signals,
     low_level,
 };
-use tremor_runtime::run::RunHandle;
+use tremor_runtime::{reloads::Action, run::RunHandle};
 
 use super::{failure::Reason, logging};
 
@@ -88,9 +88,10 @@ pub(super) fn listen(run: RunHandle) -> io::Result<()> {
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
         for signal in &mut signals {
             if signal == SIGHUP {
+                let reload = Action::Reload { confirm: None };
                 // The thread of reloads logs the outcome.
-                if handler.run.reloads().request(false).is_none() {
-                    tracing::warn!(signal, "SIGHUP is ignored: the run is starting or ending");
+                if handler.run.reloads().request(reload).is_none() {
+                    tracing::warn!(signal, "SIGHUP is ignored: the run is starting or ending, or too many requests to reload wait");
                 }
                 continue;
             }

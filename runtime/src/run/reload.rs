@@ -11,19 +11,24 @@
 //! Reloads have a thread of their own, because the constructors of plugins may block it.
 
 use std::{
-    sync::{Arc, mpsc},
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
 use super::{
     Checked, Files,
+    confirm::{Confirmation, Expired, Origin},
+    outcome::{log, run_ends},
     supervisor::{Member, Supervisor},
 };
 use crate::{
     engine::{FlowState, Planned, State},
     executor,
-    reloads::{Change, Faulty, FlowChange, Outcome, ReloadResult, Request},
+    reloads::{
+        Action, Change, Faulty, FlowChange, NothingToConfirm, Outcome, ReloadResult, Reply,
+        Request, Step,
+    },
 };
 
 /// Time between two looks at files that are watched.
@@ -42,6 +47,7 @@ pub(super) struct Reloader {
     files: Files,
     /// Last value of [`Files::watch`] for which the files were read, and the value of the last look.
     seen: (u64, u64),
+    confirmation: Confirmation<Checked>,
 }
 
 /// Flows of a reload, and what happens to each of them.
@@ -79,13 +85,15 @@ impl Reloader {
         let reloads = supervisor.run.reloads().clone();
         let value = files.watch.as_mut().map_or(0, |watch| watch());
         let flows = flows.iter().cloned().zip(members).collect();
-        let mut reloader = Self { supervisor, flows, files, seen: (value, value) };
+        let clock = supervisor.clock.clone();
+        let (seen, confirmation) = ((value, value), Confirmation::new());
+        let mut reloader = Self { supervisor, flows, files, seen, confirmation };
         reloads.serve();
         let look = if reloader.files.watch.is_some() { LOOK } else { IDLE };
         let serves = {
             let reloads = reloads.clone();
             move || {
-                while let Some(requests) = reloads.next(look) {
+                while let Some(requests) = reloads.next(reloader.wait(look), &clock) {
                     reloader.serve(&requests);
                 }
             }
@@ -96,23 +104,49 @@ impl Reloader {
         }
     }
 
+    /// Returns the time until the reloader has something to do without a request, at most `look`.
+    fn wait(&self, look: Duration) -> Duration {
+        let now = self.supervisor.clock.now();
+        let until = self.confirmation.until().map(|until| until.saturating_duration_since(now));
+        until.unwrap_or(look).min(look)
+    }
+
+    /// Serves requests that wait, in their order. Of requests to reload that wait one after the other, the last one
+    /// counts.
     fn serve(&mut self, requests: &[Request]) {
-        let (planned, wanted): (Vec<_>, Vec<_>) = requests.iter().partition(|it| it.dry_run);
-        if !planned.is_empty() {
-            let outcome = self.read().map_or_else(Outcome::refused, |plan| Outcome {
-                result: ReloadResult::Planned,
-                flows: plan.changes,
-                errors: Vec::new(),
-            });
-            planned.iter().for_each(|request| request.answer(&outcome));
+        let mut has_read = false;
+        for requests in requests.chunk_by(Request::has_kind_of) {
+            let Some(last) = requests.last() else { continue };
+            let reply = match last.action {
+                Action::Plan => Ok(self.read().map_or_else(Outcome::refused, |plan| {
+                    Outcome::of(ReloadResult::Planned, plan.changes, Vec::new())
+                })),
+                Action::Reload { confirm } => {
+                    has_read = true;
+                    self.have_files_changed(true);
+                    Ok(self.reload(Origin::Request { confirm }))
+                }
+                Action::Keep => self.keep(),
+            };
+            requests.iter().for_each(|request| request.answer(&reply));
         }
-        let is_wanted = !wanted.is_empty();
-        if self.have_files_changed(is_wanted) || is_wanted {
-            let outcome = self.reload();
-            self.supervisor.run.reloads().record(&outcome);
-            log(&outcome);
-            wanted.iter().for_each(|request| request.answer(&outcome));
+        if !has_read && self.have_files_changed(false) {
+            self.reload(Origin::Watch);
         }
+        let now = self.supervisor.clock.now();
+        if let Some(expired) = self.confirmation.expired(now) {
+            self.return_to(expired);
+        }
+    }
+
+    /// Confirms the flows that run.
+    fn keep(&mut self) -> Reply {
+        if !self.confirmation.keep() {
+            return Err(NothingToConfirm);
+        }
+        self.supervisor.run.reloads().set_confirmation(None);
+        tracing::info!("the flows were confirmed");
+        Ok(Outcome::of(ReloadResult::Confirmed, Vec::new(), Vec::new()))
     }
 
     /// Returns whether watched files have changed since they were last read, and not again since the last look, so that
@@ -126,19 +160,64 @@ impl Reloader {
         is_due
     }
 
-    fn reload(&mut self) -> Outcome {
-        let plan = match self.read() {
-            Ok(plan) => plan,
-            Err(error) => return Outcome::refused(error),
-        };
+    /// Reads the files, and changes the flows.
+    fn reload(&mut self, origin: Origin) -> Outcome {
+        self.enter(Step::Reading, None);
+        let before = self.flows.iter().map(|(checked, _)| checked.clone()).collect();
+        let mut outcome = self.read().map_or_else(Outcome::refused, |plan| self.change_to(plan));
+        let now = self.supervisor.clock.now();
+        if !outcome.result.is_failure() {
+            let before = (outcome.result == ReloadResult::Applied).then_some(before);
+            self.confirmation.reloaded(origin, before, now);
+        }
+        outcome.confirm_seconds = self.confirmation.seconds(now);
+        self.record(&outcome);
+        outcome
+    }
+
+    /// Changes the flows back to the last confirmed configuration, by the same steps as a reload.
+    fn return_to(&mut self, Expired { within, confirmed }: Expired<Checked>) {
+        if self.supervisor.run.ends() {
+            return;
+        }
+        tracing::warn!(?within, "the reload was not confirmed, so the flows of before return");
+        let mut outcome = self.change_to(self.compare(confirmed));
+        if outcome.result.is_failure() {
+            let error =
+                "error: the reload was not confirmed, and the flows of before cannot return";
+            outcome.errors.insert(0, error.to_owned());
+        } else {
+            outcome.result = ReloadResult::Returned;
+        }
+        self.record(&outcome);
+    }
+
+    /// Records and logs the outcome of a reload.
+    fn record(&self, outcome: &Outcome) {
+        let Supervisor { run, clock, .. } = &*self.supervisor;
+        run.reloads().set_confirmation(self.confirmation.until());
+        run.reloads().record(outcome, clock.now());
+        log(outcome);
+    }
+
+    /// Records the step in which the reload is.
+    fn enter(&self, step: Step, flow: Option<&str>) {
+        let Supervisor { run, clock, .. } = &*self.supervisor;
+        run.reloads().enter(step, flow, clock.now());
+    }
+
+    fn change_to(&mut self, plan: Plan) -> Outcome {
         if plan.is_empty() {
             return Outcome::of(ReloadResult::Unchanged, plan.changes, Vec::new());
         }
         if !self.supervisor.begin_reload() {
-            let error = "the run ends, so nothing is reloaded".to_owned();
-            return Outcome::refused(Faulty(error));
+            let Faulty(error) = run_ends();
+            return Outcome::of(ReloadResult::Interrupted, plan.changes, vec![error]);
         }
-        let outcome = self.apply(plan);
+        let mut outcome = self.apply(plan);
+        if outcome.result.is_failure() && self.supervisor.run.ends() {
+            outcome.result = ReloadResult::Interrupted;
+        }
         self.supervisor.watch_files(self.flows.iter().map(|(checked, _)| &*checked.flow));
         self.supervisor.end_reload();
         outcome
@@ -147,6 +226,11 @@ impl Reloader {
     /// Reads the files and compares them with what runs.
     fn read(&mut self) -> Result<Plan, Faulty> {
         let next = (self.files.read)()?;
+        Ok(self.compare(next))
+    }
+
+    /// Compares flows with those that run.
+    fn compare(&self, next: Vec<Checked>) -> Plan {
         let mut changes: Vec<_> = next.iter().map(|flow| self.change(flow)).collect();
         for (running, _) in &self.flows {
             let name = running.flow.name();
@@ -154,7 +238,7 @@ impl Reloader {
                 changes.push(FlowChange::new(name, Change::Removed, None));
             }
         }
-        Ok(Plan { changes, next })
+        Plan { changes, next }
     }
 
     /// Compares a flow with the running one of the same name.
@@ -190,7 +274,7 @@ impl Reloader {
         let ending: Vec<(Checked, Member)> = ending;
         self.end(&ending);
         if self.supervisor.run.ends() {
-            let error = "the run was ended during the reload".to_owned();
+            let Faulty(error) = run_ends();
             return Outcome::of(ReloadResult::Refused, plan.changes, vec![error]);
         }
         let removed = plan.changes.iter().filter(|it| it.change == Change::Removed);
@@ -233,23 +317,42 @@ impl Reloader {
 
     /// Plans a flow on a thread of its own, because a constructor may not return.
     fn plan(&self, checked: &Checked) -> Result<Planned, Faulty> {
-        let (sender, planned) = mpsc::sync_channel(1);
-        let (supervisor, flow) = (self.supervisor.clone(), checked.clone());
+        let Supervisor { run, clock, .. } = &*self.supervisor;
+        let name = checked.flow.name();
+        if run.ends() {
+            return Err(run_ends());
+        }
+        self.enter(Step::Creating, Some(name));
+        let (sender, planned) = async_channel::bounded(1);
+        let calls = self.supervisor.calls(name);
+        let (supervisor, flow, records) = (self.supervisor.clone(), checked.clone(), calls.clone());
         let plan = move || {
-            let planned = supervisor.plan(&flow.flow, &flow.components);
+            let planned = supervisor.plan(&flow.flow, &flow.components, &records);
             // The receiver is gone after the time limit.
             _ = sender
-                .send(planned.map_err(|error| Faulty(error.to_string().trim_end().to_owned())));
+                .try_send(planned.map_err(|error| Faulty(error.to_string().trim_end().to_owned())));
         };
-        let name = checked.flow.name();
         let thread = thread::Builder::new().name("plan".to_owned()).spawn(plan);
         thread.map_err(|error| Faulty(format!("error: cannot start a thread: {error}")))?;
-        planned.recv_timeout(TRIAL).unwrap_or_else(|_| {
-            let seconds = TRIAL.as_secs();
-            Err(Faulty(format!(
-                "error: the components of flow `{name}` were not created within {seconds} s"
-            )))
-        })
+        let failed = |how: &str| {
+            Err(Faulty(format!("error: the components of flow `{name}` were not created{how}")))
+        };
+        let planned = async {
+            planned.recv().await.unwrap_or_else(|_| failed(", because the thread has panicked"))
+        };
+        let late = async {
+            clock.sleep(TRIAL).await;
+            let blocked = calls.in_progress().join(", ");
+            failed(&format!(
+                " within {} s: these calls have not returned: {blocked}",
+                TRIAL.as_secs()
+            ))
+        };
+        let ends = async {
+            run.reloads().interrupted().await;
+            Err(run_ends())
+        };
+        executor::block_on(executor::first(planned, executor::first(late, ends)))
     }
 
     fn start_all(&self, planned: Vec<(Checked, Planned)>) -> Vec<(Checked, Member)> {
@@ -260,7 +363,8 @@ impl Reloader {
     /// Lets flows drain, and waits until they have ended. The engine bounds the time of a drain.
     fn end(&self, flows: &[(Checked, Member)]) {
         flows.iter().for_each(|(_, member)| member.drain(self.supervisor.deadline));
-        for (_, member) in flows {
+        for (checked, member) in flows {
+            self.enter(Step::Draining, Some(checked.flow.name()));
             while !member.has_ended(LOOK) {}
         }
     }
@@ -286,11 +390,14 @@ impl Reloader {
                 return errors;
             }
             // A connector that has failed is about to fail its flow.
-            let mut connectors = status.iter().flat_map(|it| &it.connectors);
-            let is_tried = connectors.all(|it| it.is_tried && it.state != State::Failed);
-            if is_tried || run.ends() || clock.elapsed(begun) >= TRIAL {
+            let awaited = status.iter().find(|flow| {
+                flow.connectors.iter().any(|it| !it.is_tried || it.state == State::Failed)
+            });
+            let Some(flow) = awaited else { break };
+            if run.ends() || clock.elapsed(begun) >= TRIAL {
                 break;
             }
+            self.enter(Step::Connecting, Some(&flow.name));
             executor::block_on(clock.sleep(STEP));
         }
         let ends = started.iter().filter(|(_, member)| member.pass()).count();
@@ -313,6 +420,9 @@ impl Reloader {
             self.supervisor.run.remove(checked.flow.name());
         }
         for (checked, _) in ended {
+            if self.supervisor.run.ends() {
+                break;
+            }
             match self.plan_all(std::iter::once(&checked)) {
                 Ok(planned) => {
                     let restored = self.start_all(planned);
@@ -330,42 +440,5 @@ impl Reloader {
         }
         self.supervisor.budget.divide();
         Outcome::of(ReloadResult::Restored, plan.changes, errors)
-    }
-}
-
-impl Outcome {
-    fn of(result: ReloadResult, flows: Vec<FlowChange>, errors: Vec<String>) -> Self {
-        Self { result, flows, errors }
-    }
-
-    /// Creates the outcome if the files cannot be used.
-    fn refused(Faulty(error): Faulty) -> Self {
-        Self::of(ReloadResult::Refused, Vec::new(), vec![error])
-    }
-}
-
-impl FlowChange {
-    fn new(flow: &str, change: Change, reason: Option<String>) -> Self {
-        Self { flow: flow.to_owned(), change, reason }
-    }
-}
-
-fn log(outcome: &Outcome) {
-    let Outcome { result, flows, errors } = outcome;
-    let changed: Vec<_> = flows.iter().filter(|it| it.change != Change::Kept).collect();
-    let kept = flows.len() - changed.len();
-    let changes = changed.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
-    match result {
-        ReloadResult::Refused => {
-            tracing::error!("the reload was refused, nothing has changed: {}", errors.join("\n"));
-        }
-        ReloadResult::Restored => {
-            tracing::error!(
-                changes,
-                "the reload has failed, and the flows of before were started again: {}",
-                errors.join("\n")
-            );
-        }
-        result => tracing::info!(changes, kept, "reload: {}", result.as_str()),
     }
 }
