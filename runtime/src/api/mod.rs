@@ -10,6 +10,7 @@ mod body;
 pub mod client;
 mod flows;
 mod io;
+mod log;
 mod metrics;
 mod problem;
 mod reload;

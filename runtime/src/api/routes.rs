@@ -13,7 +13,7 @@ use super::{
     Access,
     body::Body,
     flows::{ConnectorJson, FlowJson, FlowsJson},
-    metrics,
+    log, metrics,
     problem::{Answer, Problem},
     reload,
     slots::Slot,
@@ -64,6 +64,7 @@ enum Path<'p> {
     Drain(&'p str),
     RestartPipeline(&'p str, &'p str),
     Reload,
+    Log,
     Tap(&'p str, &'p str, &'p str),
 }
 
@@ -78,6 +79,7 @@ impl<'p> Path<'p> {
             ["metrics"] => Self::Metrics,
             ["v1", "openapi.json"] => Self::OpenApi,
             ["v1", "reload"] => Self::Reload,
+            ["v1", "log"] => Self::Log,
             ["v1", "flows"] => Self::Flows,
             ["v1", "flows", flow] => Self::Flow(flow),
             ["v1", "flows", flow, "connectors", connector] => Self::Connector(flow, connector),
@@ -99,11 +101,15 @@ impl<'p> Path<'p> {
         })
     }
 
-    /// Returns whether requests to the path change the state of flows.
+    /// Returns whether requests to the path, or some of them, change something.
     fn changes(self) -> bool {
         matches!(
             self,
-            Self::Change(..) | Self::Drain(..) | Self::RestartPipeline(..) | Self::Reload
+            Self::Change(..)
+                | Self::Drain(..)
+                | Self::RestartPipeline(..)
+                | Self::Reload
+                | Self::Log
         )
     }
 
@@ -138,11 +144,16 @@ impl Routes {
     /// Returns the response to a request that passed the access control.
     async fn respond(&self, path: Path<'_>, request: Request<Incoming>) -> Answer {
         let query = request.uri().query().unwrap_or_default().to_owned();
-        match (path.changes(), request.method()) {
-            (true, &Method::POST) => without_body(request.into_body(), &self.clock).await?,
-            (true, _) => return Err(Problem::method("POST")),
-            (false, &Method::GET | &Method::HEAD) => {}
-            (false, _) => return Err(Problem::method("GET, HEAD")),
+        let is_change = request.method() == Method::POST;
+        match (path, request.method()) {
+            (Path::Log, &Method::GET | &Method::HEAD) => {}
+            (_, &Method::POST) if path.changes() => {
+                without_body(request.into_body(), &self.clock).await?;
+            }
+            (Path::Log, _) => return Err(Problem::method("GET, HEAD, POST")),
+            _ if path.changes() => return Err(Problem::method("POST")),
+            (_, &Method::GET | &Method::HEAD) => {}
+            _ => return Err(Problem::method("GET, HEAD")),
         }
         match path {
             Path::Health => self.health().await,
@@ -173,6 +184,8 @@ impl Routes {
             }
             Path::RestartPipeline(flow, pipeline) => self.restart_pipeline(flow, pipeline),
             Path::Reload => reload::answer(&self.run, &query).await,
+            Path::Log if is_change => log::change(&self.run, &query),
+            Path::Log => log::levels(),
             Path::Tap(flow, component, port) => self.tap(flow, component, port),
             Path::Change(flow, connector, change) => {
                 if self.flow(flow)?.state.is_over() {

@@ -40,6 +40,7 @@ mod gathering;
 mod hanging;
 mod hostile;
 mod http;
+mod log_levels;
 mod log_output;
 mod logging;
 mod many;
