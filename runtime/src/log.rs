@@ -1,8 +1,10 @@
-//! The flow that a log line is about.
+//! The flow that a log line is about, and the levels of the log.
 //!
 //! Flows share threads. Each poll of a flow's task therefore stores the name of the flow in a thread-local variable,
 //! and the writer of the log reads that name ([`current_flow`]). Storing the name takes two swaps of a pointer for each
 //! poll.
+
+pub mod levels;
 
 use std::{
     cell::Cell,

@@ -1,9 +1,13 @@
 //! Runs flows in this process, from the first pull to the final report.
 
 mod comparison;
+mod confirm;
 mod in_place;
+mod outcome;
+mod planning;
 mod reload;
 mod supervisor;
+mod waiting;
 
 use std::{sync::Arc, time::Duration};
 
@@ -95,7 +99,8 @@ pub fn run_at(
 
 /// Runs flows as [`run_within`] does, and changes them while they run: each request of the handle's
 /// [`reloads`](RunHandle::reloads) reads `files` again. `replaced` gets the reports of flows that a reload has ended.
-/// The run ends once all flows have ended and no reload is in progress.
+/// The run ends once all flows have ended and no reload is in progress. `clock` is that of the run; tests use a
+/// simulated one.
 ///
 /// # Errors
 /// Errors of [`run_within`].
@@ -105,9 +110,10 @@ pub fn run_with_reloads(
     run: &RunHandle,
     deadline: Duration,
     budget: &MemoryBudget,
+    clock: &Clock,
     replaced: impl FnMut(Report),
 ) -> Result<Vec<Report>, flow::Error> {
-    let (supervisor, joining) = Supervisor::new(run, deadline, budget, &Clock::default());
+    let (supervisor, joining) = Supervisor::new(run, deadline, budget, clock);
     let supervisor = Arc::new(supervisor);
     let members = supervisor.start_all(flows.iter().map(|it| (&*it.flow, &*it.components)));
     let reports = members.map(|members| {

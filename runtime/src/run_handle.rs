@@ -215,6 +215,7 @@ impl RunHandle {
         let mut state = lock(&self.run);
         state.requested = state.requested.max(Some(request));
         state.flows.iter().for_each(|flow| request.of(flow));
+        self.reloads.interrupt();
     }
 
     /// Returns the requests to read the flow files of the run again.

@@ -1,15 +1,15 @@
 //! The JSON form of the status of flows.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::{reload::ReloadJson, text::seconds};
 use crate::clock::Clock;
 use crate::{
     engine::{Awaited, Component, ComponentCounts, FlowStatus, Queue, Status, Stored},
     memory::MemoryStatus,
     redact,
-    reloads::ReloadStatus,
     watchdog::GivenUp,
 };
 
@@ -17,7 +17,7 @@ use crate::{
 #[derive(Serialize)]
 pub(super) struct FlowsJson {
     pub(super) flows: Vec<FlowJson>,
-    pub(super) reload: ReloadStatus,
+    pub(super) reload: ReloadJson,
 }
 
 /// Status of a flow.
@@ -181,11 +181,6 @@ impl From<&Awaited> for AwaitedJson {
             error: error.clone().map(redact::owned),
         }
     }
-}
-
-/// Returns a duration in seconds, rounded down to milliseconds.
-fn seconds(duration: Duration) -> f64 {
-    Duration::from_millis(duration.as_millis().try_into().unwrap_or(u64::MAX)).as_secs_f64()
 }
 
 impl From<&Component> for ComponentJson {

@@ -6,6 +6,9 @@ use serde::Serialize;
 use super::body::Body;
 use crate::redact;
 
+/// Response to a request, or the reason why the request is rejected.
+pub(super) type Answer = Result<Response<Body>, Problem>;
+
 /// Reason why a request is rejected, with advice.
 #[derive(Debug)]
 pub(super) struct Problem {

@@ -13,18 +13,18 @@ use super::{
     Access,
     body::Body,
     flows::{ConnectorJson, FlowJson, FlowsJson},
-    metrics,
-    problem::Problem,
+    log, metrics,
+    problem::{Answer, Problem},
+    reload,
     slots::Slot,
     tap::Events,
-    text,
+    text::{self, decoded},
 };
 use crate::{
     clock::Clock,
     engine::{FlowStatus, Kind},
     executor,
     flow::owner_of,
-    reloads::ReloadResult,
     run::RunHandle,
 };
 
@@ -50,8 +50,6 @@ pub(super) struct Routes {
     pub(super) clock: Clock,
 }
 
-type Answer = Result<Response<Body>, Problem>;
-
 /// Path of a request.
 #[derive(Clone, Copy)]
 enum Path<'p> {
@@ -66,6 +64,7 @@ enum Path<'p> {
     Drain(&'p str),
     RestartPipeline(&'p str, &'p str),
     Reload,
+    Log,
     Tap(&'p str, &'p str, &'p str),
 }
 
@@ -80,6 +79,7 @@ impl<'p> Path<'p> {
             ["metrics"] => Self::Metrics,
             ["v1", "openapi.json"] => Self::OpenApi,
             ["v1", "reload"] => Self::Reload,
+            ["v1", "log"] => Self::Log,
             ["v1", "flows"] => Self::Flows,
             ["v1", "flows", flow] => Self::Flow(flow),
             ["v1", "flows", flow, "connectors", connector] => Self::Connector(flow, connector),
@@ -101,11 +101,15 @@ impl<'p> Path<'p> {
         })
     }
 
-    /// Returns whether requests to the path change the state of flows.
+    /// Returns whether requests to the path, or some of them, change something.
     fn changes(self) -> bool {
         matches!(
             self,
-            Self::Change(..) | Self::Drain(..) | Self::RestartPipeline(..) | Self::Reload
+            Self::Change(..)
+                | Self::Drain(..)
+                | Self::RestartPipeline(..)
+                | Self::Reload
+                | Self::Log
         )
     }
 
@@ -139,12 +143,17 @@ impl Routes {
 
     /// Returns the response to a request that passed the access control.
     async fn respond(&self, path: Path<'_>, request: Request<Incoming>) -> Answer {
-        let is_dry = request.uri().query() == Some("dry_run=true");
-        match (path.changes(), request.method()) {
-            (true, &Method::POST) => without_body(request.into_body(), &self.clock).await?,
-            (true, _) => return Err(Problem::method("POST")),
-            (false, &Method::GET | &Method::HEAD) => {}
-            (false, _) => return Err(Problem::method("GET, HEAD")),
+        let query = request.uri().query().unwrap_or_default().to_owned();
+        let is_change = request.method() == Method::POST;
+        match (path, request.method()) {
+            (Path::Log, &Method::GET | &Method::HEAD) => {}
+            (_, &Method::POST) if path.changes() => {
+                without_body(request.into_body(), &self.clock).await?;
+            }
+            (Path::Log, _) => return Err(Problem::method("GET, HEAD, POST")),
+            _ if path.changes() => return Err(Problem::method("POST")),
+            (_, &Method::GET | &Method::HEAD) => {}
+            _ => return Err(Problem::method("GET, HEAD")),
         }
         match path {
             Path::Health => self.health().await,
@@ -161,7 +170,7 @@ impl Routes {
             Path::OpenApi => Ok(text::plain(StatusCode::OK, "application/json", OPENAPI)),
             Path::Flows => {
                 let flows = self.run.flows().iter().map(FlowJson::from).collect();
-                let reload = self.run.reloads().status();
+                let reload = (&self.run.reloads().status()).into();
                 Ok(text::json(StatusCode::OK, &FlowsJson { flows, reload }))
             }
             Path::Flow(flow) => Ok(text::json(StatusCode::OK, &FlowJson::from(&self.flow(flow)?))),
@@ -174,7 +183,9 @@ impl Routes {
                 Ok(text::json(StatusCode::ACCEPTED, &FlowJson::from(&self.flow(name)?)))
             }
             Path::RestartPipeline(flow, pipeline) => self.restart_pipeline(flow, pipeline),
-            Path::Reload => self.reload(is_dry).await,
+            Path::Reload => reload::answer(&self.run, &query).await,
+            Path::Log if is_change => log::change(&self.run, &query),
+            Path::Log => log::levels(),
             Path::Tap(flow, component, port) => self.tap(flow, component, port),
             Path::Change(flow, connector, change) => {
                 if self.flow(flow)?.state.is_over() {
@@ -192,25 +203,6 @@ impl Routes {
                 self.connector(flow, connector, StatusCode::ACCEPTED)
             }
         }
-    }
-
-    /// Reads the flow files again, and returns what has changed, or what would change.
-    async fn reload(&self, dry_run: bool) -> Answer {
-        let cannot = || {
-            let detail = "the run cannot reload: it is ending, or its flows do not come from files";
-            Problem::new(StatusCode::CONFLICT, detail)
-        };
-        let outcome = self.run.reloads().request(dry_run).ok_or_else(cannot)?;
-        let outcome = outcome.recv().await.map_err(|_| cannot())?;
-        if outcome.result.is_failure() {
-            let what = match outcome.result {
-                ReloadResult::Restored => "the flows of before were restored",
-                _ => "nothing has changed",
-            };
-            let detail = format!("{what}:\n{}", outcome.errors.join("\n"));
-            return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail));
-        }
-        Ok(text::json(StatusCode::OK, &outcome))
     }
 
     fn flow(&self, name: &str) -> Result<FlowStatus, Problem> {
@@ -332,43 +324,4 @@ async fn without_body(mut body: Incoming, clock: &Clock) -> Result<(), Problem> 
         Err(Problem::new(StatusCode::REQUEST_TIMEOUT, detail))
     };
     executor::first(reads, late).await
-}
-
-/// Decodes the percent encoding of a part of a path. Text that is encoded incorrectly stays unchanged, so that it
-/// matches no name.
-fn decoded(part: &str) -> String {
-    let mut bytes = Vec::with_capacity(part.len());
-    let mut rest = part.as_bytes();
-    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    while let [first, after @ ..] = rest {
-        let byte = match rest {
-            [b'%', high, low, ..] => {
-                digit(*high).zip(digit(*low)).map(|(high, low)| high << 4 | low)
-            }
-            _ => None,
-        };
-        bytes.push(byte.unwrap_or(*first));
-        rest = if byte.is_some() { &after[2..] } else { after };
-    }
-    String::from_utf8(bytes).unwrap_or_else(|_| part.to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::decoded;
-
-    #[test]
-    fn percent_encoding_of_path_segments_is_decoded() {
-        for (part, expected) in [
-            ("a%20b", "a b"),
-            ("%c3%A4", "ä"),
-            ("%", "%"),
-            ("%2", "%2"),
-            ("%zz", "%zz"),
-            ("%+1", "%+1"),
-            ("%ff", "%ff"),
-        ] {
-            assert_eq!(decoded(part), expected);
-        }
-    }
 }

@@ -4,13 +4,15 @@ use std::{
     io::{ErrorKind, Read, Write},
     net::{SocketAddr, TcpStream},
     os::unix::fs::PermissionsExt,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use super::{Access, Error, Server, Token, server::CONNECTIONS};
 use crate::{
     clock::Clock,
-    reloads::{Change, ConnectorChange, FlowChange, Outcome, ReloadResult, ReloadStatus},
+    reloads::{
+        Change, ConnectorChange, FlowChange, Outcome, Progress, ReloadResult, ReloadStatus, Step,
+    },
     run::RunHandle,
 };
 
@@ -81,7 +83,7 @@ fn responses_have_content_type_and_are_not_cached() {
         );
     }
     let answer = ask(server.address(), "HEAD /v1/flows", "");
-    expect(&answer, 200, &["content-length: 50"]);
+    expect(&answer, 200, &["content-length: 75"]);
     assert!(answer.ends_with("\r\n\r\n"), "{answer}");
 }
 
@@ -360,7 +362,8 @@ fn possible_error_statuses_are_described() {
     }
 }
 
-/// Returns the status after a reload that replaced a flow, and a connector of another flow, and was undone.
+/// Returns the status after a reload that replaced a flow, and a connector of another flow, and was undone, and during
+/// another reload.
 fn reloaded() -> ReloadStatus {
     let reason = Some("`links` has changed".to_owned());
     let (connector, change) = ("c".to_owned(), Change::Replaced);
@@ -370,8 +373,19 @@ fn reloaded() -> ReloadStatus {
         FlowChange { flow: "g".to_owned(), change: Change::Changed, reason: None, connectors },
     ];
     let errors = vec!["error: flow `f` failed".to_owned()];
-    let last = Some(Outcome { result: ReloadResult::Restored, flows, errors });
-    ReloadStatus { generation: 1, failed: 1, last }
+    let result = ReloadResult::Restored;
+    let last = Outcome { result, flows, errors, confirm_seconds: Some(60) };
+    let now = Instant::now();
+    let (step, flow) = (Step::Draining, Some("f".to_owned()));
+    ReloadStatus {
+        generation: 1,
+        failed: 1,
+        returned: 0,
+        last: Some((last, now)),
+        in_progress: Some(Progress { since: now, step, flow, step_since: now }),
+        confirm_until: Some(now + Duration::from_mins(1)),
+        waiting: 1,
+    }
 }
 
 #[test]
@@ -385,6 +399,6 @@ fn status_of_flows_matches_description() {
         conforms("Connector", &super::flows::ConnectorJson::from(&flow.connectors[0]));
         let flows = vec![super::flows::FlowJson::from(&flow)];
         conforms("Flow", &flows[0]);
-        conforms("Flows", &super::flows::FlowsJson { flows, reload: reloaded() });
+        conforms("Flows", &super::flows::FlowsJson { flows, reload: (&reloaded()).into() });
     }
 }

@@ -19,16 +19,20 @@ use tracing_subscriber::{
         format::Writer,
         time::{FormatTime, SystemTime},
     },
+    prelude::*,
 };
-use tremor_runtime::{log, redact};
+use tremor_runtime::{
+    log::{
+        self,
+        levels::{self, TARGETS},
+    },
+    redact,
+};
 
 use super::{Failure, stderr};
 
 /// Variable that selects the log lines, in the syntax of `tracing_subscriber::EnvFilter`.
 const VARIABLE: &str = "TREMOR_LOG";
-
-/// Beginning of the targets of all log lines, which are the paths of the modules that log them.
-const TARGETS: &str = "tremor";
 
 /// Maximum wait at the end of the process until stderr has accepted the remaining lines.
 const LAST: Duration = Duration::from_secs(1);
@@ -65,13 +69,16 @@ pub(crate) fn start(format: Format) -> Result<(), Failure> {
     report_panics();
     let text = std::env::var_os(VARIABLE).unwrap_or_default();
     let filter = filter(&text.to_string_lossy()).map_err(Failure::of_usage)?;
-    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(move || Lines(format));
+    let logs = tracing_subscriber::registry().with(levels::layer(filter));
+    let lines = tracing_subscriber::fmt::layer().with_writer(move || Lines(format));
     // If writing the log fails, the subscriber would print the error to stderr. Printing panics if stderr is the cause
     // of the failure.
-    let logs = logs.log_internal_errors(false);
+    let lines = lines.log_internal_errors(false);
     match format {
-        Format::Text => logs.with_target(false).with_ansi(stderr::is_terminal()).init(),
-        Format::Json => logs.json().flatten_event(true).init(),
+        Format::Text => {
+            logs.with(lines.with_target(false).with_ansi(stderr::is_terminal())).init();
+        }
+        Format::Json => logs.with(lines.json().flatten_event(true)).init(),
     }
     Ok(())
 }

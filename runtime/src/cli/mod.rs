@@ -12,6 +12,7 @@ mod generate;
 mod keys;
 #[cfg(feature = "link-static")]
 mod linked;
+mod log;
 pub(crate) mod logging;
 pub(crate) mod memory;
 mod plugin;
@@ -122,6 +123,8 @@ enum Command {
     Tap(tap::Arguments),
     /// Lets a running process read its flow files again, and shows what changes.
     Reload(reload::Arguments),
+    /// Shows and changes the level of the log of a running process, for all lines or those of one component.
+    Log(log::Arguments),
     /// Measures throughput and latency of a flow between `bench` connectors.
     Bench(bench::Arguments),
     /// Prints a JSON Schema of flow files with the available plugins, for editors.
@@ -180,6 +183,7 @@ pub(crate) fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Top(arguments) => top::execute(&arguments)?,
         Command::Tap(arguments) => tap::execute(&arguments)?,
         Command::Reload(arguments) => reload::execute(&arguments)?,
+        Command::Log(arguments) => log::execute(&arguments)?,
         Command::Bench(arguments) => {
             logging::write_from_thread();
             bench::execute(&arguments, &plugins)?;

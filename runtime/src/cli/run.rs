@@ -5,6 +5,7 @@ use std::{fmt::Write as _, path::PathBuf, sync::Arc, time::Duration};
 use tracing::Level;
 use tremor_runtime::parse_size;
 use tremor_runtime::{
+    clock::Clock,
     descriptors,
     engine::{Kind, Report, Unfinished},
     flow::{self, Environment},
@@ -54,7 +55,8 @@ pub(crate) fn execute(
     let mut failure = Failure::default();
     let mut earlier = Failure::default();
     let reports = ending(&handle, progress, |handle| {
-        run::run_with_reloads(&flows, files, handle, deadline, &memory, |report| {
+        let clock = Clock::default();
+        run::run_with_reloads(&flows, files, handle, deadline, &memory, &clock, |report| {
             let (mut ended, mut lost) = (Failure::default(), Failure::default());
             summarise(&report, &mut ended);
             report_lost(&report, &mut lost);

@@ -17,7 +17,7 @@ use signal_hook::{
     iterator::Signals,
     low_level,
 };
-use tremor_runtime::run::RunHandle;
+use tremor_runtime::{reloads::Action, run::RunHandle};
 
 use super::{failure::Reason, logging};
 
@@ -97,9 +97,13 @@ pub(super) fn listen(run: RunHandle) -> io::Result<()> {
         let earlier = HUNG_UP.load(Ordering::SeqCst).then_some(SIGHUP);
         for signal in earlier.into_iter().chain(&mut signals) {
             if signal == SIGHUP {
+                let reload = Action::Reload { confirm: None };
                 // The thread of reloads logs the outcome.
-                if handler.run.reloads().request(false).is_none() {
-                    tracing::warn!(signal, "SIGHUP is ignored: the run is ending");
+                if handler.run.reloads().request(reload).is_none() {
+                    tracing::warn!(
+                        signal,
+                        "SIGHUP is ignored: the run is ending, or too many requests to reload wait"
+                    );
                 }
                 continue;
             }

@@ -59,8 +59,8 @@ fn usual_port(flow: &serde_json::Value, name: &str) -> &'static str {
     if roles.all(|role| role == "sink") { "in" } else { "out" }
 }
 
-/// Encodes a name for use as a part of a URL path.
-fn encoded(name: &str) -> String {
+/// Encodes a name for use as a part of a URL path, or as a value in its query.
+pub(super) fn encoded(name: &str) -> String {
     let byte = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => {
             char::from(byte).to_string()

@@ -1,4 +1,6 @@
-//! `tremor top`: shows components, states, rates, queues and errors, updated every second.
+//! `tremor top`: shows components, states, rates, queues, errors and reloads, updated every second.
+
+mod reload;
 
 use std::{
     borrow::Cow,
@@ -18,6 +20,7 @@ use signal_hook::{
 };
 use tremor_runtime::api::client::{Client, Error};
 
+use self::reload::Reload;
 use super::{
     Failure,
     remote::Remote,
@@ -37,6 +40,7 @@ pub(super) struct Arguments {
 #[derive(Deserialize)]
 struct Flows {
     flows: Vec<Flow>,
+    reload: Option<Reload>,
 }
 
 #[derive(Deserialize)]
@@ -164,7 +168,7 @@ pub(super) fn execute(arguments: &Arguments) -> Result<(), Failure> {
                 screen.show(&lines(client.host(), &rows, &flows, None, screen.columns()));
             }
             // The reader of the output has exited.
-            None if print(&rows).is_err() => return Ok(()),
+            None if print(&rows, flows.reload.as_ref()).is_err() => return Ok(()),
             None => {}
         }
         loop {
@@ -299,8 +303,8 @@ impl Rates {
     }
 }
 
-/// Prints a line for each component.
-fn print(rows: &[Row]) -> io::Result<()> {
+/// Prints a line for each component, and one about reloads if there were any.
+fn print(rows: &[Row], reload: Option<&Reload>) -> io::Result<()> {
     let mut out = io::stdout().lock();
     for row in rows {
         let Row { name, role, state, rates, events, queue, stored, .. } = row;
@@ -321,6 +325,9 @@ fn print(rows: &[Row]) -> io::Result<()> {
              dropped={dropped}"
         )?;
     }
+    if let Some(text) = reload.and_then(Reload::plain) {
+        writeln!(out, "{text}")?;
+    }
     out.flush()
 }
 
@@ -333,7 +340,9 @@ fn lines(
     columns: usize,
 ) -> Vec<Line> {
     let line = |style, text| Line { style, text };
-    let mut lines = vec![line(Style::Plain, format!("tremor at {host}; q quits"))];
+    let generation = flows.reload.as_ref().map_or_else(String::new, Reload::title);
+    let mut lines = vec![line(Style::Plain, format!("tremor at {host}{generation}; q quits"))];
+    lines.extend(flows.reload.iter().flat_map(Reload::lines));
     if let Some(error) = error {
         let text = error.to_string();
         let first = text.lines().next().unwrap_or_default();

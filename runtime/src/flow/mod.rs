@@ -79,6 +79,7 @@ pub(crate) use self::{
         MOST_BATCH_BYTES, MOST_IN_FLIGHT, MOST_LINGER, SINK_BATCH_BYTES, SINK_BATCH_EVENTS,
         SINK_BATCH_LINGER,
     },
+    suggest::{did_you_mean, list, quote},
 };
 use self::{diagnostic::Report, source::Source};
 

@@ -13,7 +13,7 @@
 //! Reloads have a thread of their own, because the constructors of plugins may block it.
 
 use std::{
-    sync::{Arc, mpsc},
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
@@ -21,13 +21,19 @@ use std::{
 use super::{
     Checked, Files,
     comparison::{Plan, is_kept},
+    confirm::{Confirmation, Expired, Origin},
     in_place::InPlace,
+    outcome::{log, run_ends},
+    planning::in_time,
     supervisor::{Member, Supervisor},
 };
 use crate::{
     engine::{FlowState, Planned, State},
-    executor, flow,
-    reloads::{Change, ConnectorChange, Faulty, FlowChange, Outcome, ReloadResult, Request},
+    executor,
+    reloads::{
+        Action, Change, ConnectorChange, Faulty, NothingToConfirm, Outcome, ReloadResult, Reply,
+        Request, Step,
+    },
 };
 
 /// Time between two looks at files that are watched.
@@ -35,7 +41,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Time between two looks if no files are watched.
 const IDLE: Duration = Duration::from_hours(1);
 /// Maximum time in which a successor is on trial. A connector that has not tried to connect by then counts as started.
-const TRIAL: Duration = Duration::from_secs(30);
+pub(super) const TRIAL: Duration = Duration::from_secs(30);
 /// Time between two looks at the states of flows for which a reload waits.
 const STEP: Duration = Duration::from_millis(10);
 
@@ -46,6 +52,7 @@ pub(super) struct Reloader {
     files: Files,
     /// Last state of [`Files::watch`] for which the files were read, and the state of the last look.
     seen: (u64, u64),
+    confirmation: Confirmation<Checked>,
 }
 
 impl Reloader {
@@ -59,13 +66,15 @@ impl Reloader {
         let reloads = supervisor.run.reloads().clone();
         let value = files.watch.as_ref().map_or(0, |watch| watch.since);
         let flows = flows.iter().cloned().zip(members).collect();
-        let mut reloader = Self { supervisor, flows, files, seen: (value, value) };
+        let clock = supervisor.clock.clone();
+        let (seen, confirmation) = ((value, value), Confirmation::new());
+        let mut reloader = Self { supervisor, flows, files, seen, confirmation };
         reloads.serve();
         let look = if reloader.files.watch.is_some() { LOOK } else { IDLE };
         let serves = {
             let reloads = reloads.clone();
             move || {
-                while let Some(requests) = reloads.next(look) {
+                while let Some(requests) = reloads.next(reloader.wait(look), &clock) {
                     reloader.serve(&requests);
                 }
             }
@@ -76,23 +85,49 @@ impl Reloader {
         }
     }
 
+    /// Returns the time until the reloader has something to do without a request, at most `look`.
+    fn wait(&self, look: Duration) -> Duration {
+        let now = self.supervisor.clock.now();
+        let until = self.confirmation.until().map(|until| until.saturating_duration_since(now));
+        until.unwrap_or(look).min(look)
+    }
+
+    /// Serves requests that wait, in their order. Of requests to reload that wait one after the other, the last one
+    /// counts.
     fn serve(&mut self, requests: &[Request]) {
-        let (planned, wanted): (Vec<_>, Vec<_>) = requests.iter().partition(|it| it.dry_run);
-        if !planned.is_empty() {
-            let outcome = self.read().map_or_else(Outcome::refused, |plan| Outcome {
-                result: ReloadResult::Planned,
-                flows: plan.changes,
-                errors: Vec::new(),
-            });
-            planned.iter().for_each(|request| request.answer(&outcome));
+        let mut has_read = false;
+        for requests in requests.chunk_by(Request::has_kind_of) {
+            let Some(last) = requests.last() else { continue };
+            let reply = match last.action {
+                Action::Plan => Ok(self.read().map_or_else(Outcome::refused, |plan| {
+                    Outcome::of(ReloadResult::Planned, plan.changes, Vec::new())
+                })),
+                Action::Reload { confirm } => {
+                    has_read = true;
+                    self.have_files_changed(true);
+                    Ok(self.reload(Origin::Request { confirm }))
+                }
+                Action::Keep => self.keep(),
+            };
+            requests.iter().for_each(|request| request.answer(&reply));
         }
-        let is_wanted = !wanted.is_empty();
-        if self.have_files_changed(is_wanted) || is_wanted {
-            let outcome = self.reload();
-            self.supervisor.run.reloads().record(&outcome);
-            log(&outcome);
-            wanted.iter().for_each(|request| request.answer(&outcome));
+        if !has_read && self.have_files_changed(false) {
+            self.reload(Origin::Watch);
         }
+        let now = self.supervisor.clock.now();
+        if let Some(expired) = self.confirmation.expired(now) {
+            self.return_to(expired);
+        }
+    }
+
+    /// Confirms the flows that run.
+    fn keep(&mut self) -> Reply {
+        if !self.confirmation.keep() {
+            return Err(NothingToConfirm);
+        }
+        self.supervisor.run.reloads().set_confirmation(None);
+        tracing::info!("the flows were confirmed");
+        Ok(Outcome::of(ReloadResult::Confirmed, Vec::new(), Vec::new()))
     }
 
     /// Returns whether watched files have changed since they were last read, and not again since the last look, so that
@@ -106,19 +141,64 @@ impl Reloader {
         is_due
     }
 
-    fn reload(&mut self) -> Outcome {
-        let plan = match self.read() {
-            Ok(plan) => plan,
-            Err(error) => return Outcome::refused(error),
-        };
+    /// Reads the files, and changes the flows.
+    fn reload(&mut self, origin: Origin) -> Outcome {
+        self.enter(Step::Reading, None);
+        let before = self.flows.iter().map(|(checked, _)| checked.clone()).collect();
+        let mut outcome = self.read().map_or_else(Outcome::refused, |plan| self.change_to(plan));
+        let now = self.supervisor.clock.now();
+        if !outcome.result.is_failure() {
+            let before = (outcome.result == ReloadResult::Applied).then_some(before);
+            self.confirmation.reloaded(origin, before, now);
+        }
+        outcome.confirm_seconds = self.confirmation.seconds(now);
+        self.record(&outcome);
+        outcome
+    }
+
+    /// Changes the flows back to the last confirmed configuration, by the same steps as a reload.
+    fn return_to(&mut self, Expired { within, confirmed }: Expired<Checked>) {
+        if self.supervisor.run.ends() {
+            return;
+        }
+        tracing::warn!(?within, "the reload was not confirmed, so the flows of before return");
+        let mut outcome = self.change_to(Plan::of(confirmed, &self.flows));
+        if outcome.result.is_failure() {
+            let error =
+                "error: the reload was not confirmed, and the flows of before cannot return";
+            outcome.errors.insert(0, error.to_owned());
+        } else {
+            outcome.result = ReloadResult::Returned;
+        }
+        self.record(&outcome);
+    }
+
+    /// Records and logs the outcome of a reload.
+    fn record(&self, outcome: &Outcome) {
+        let Supervisor { run, clock, .. } = &*self.supervisor;
+        run.reloads().set_confirmation(self.confirmation.until());
+        run.reloads().record(outcome, clock.now());
+        log(outcome);
+    }
+
+    /// Records the step in which the reload is.
+    fn enter(&self, step: Step, flow: Option<&str>) {
+        let Supervisor { run, clock, .. } = &*self.supervisor;
+        run.reloads().enter(step, flow, clock.now());
+    }
+
+    fn change_to(&mut self, plan: Plan) -> Outcome {
         if plan.is_empty() {
             return Outcome::of(ReloadResult::Unchanged, plan.changes, Vec::new());
         }
         if !self.supervisor.begin_reload() {
-            let error = "the run ends, so nothing is reloaded".to_owned();
-            return Outcome::refused(Faulty(error));
+            let Faulty(error) = run_ends();
+            return Outcome::of(ReloadResult::Interrupted, plan.changes, vec![error]);
         }
-        let outcome = self.apply(plan);
+        let mut outcome = self.apply(plan);
+        if outcome.result.is_failure() && self.supervisor.run.ends() {
+            outcome.result = ReloadResult::Interrupted;
+        }
         self.supervisor.watch_files(self.flows.iter().map(|(checked, _)| &*checked.flow));
         self.supervisor.end_reload();
         outcome
@@ -150,7 +230,7 @@ impl Reloader {
         let ending: Vec<(Checked, Member)> = ending;
         self.end(&ending);
         if self.supervisor.run.ends() {
-            let error = "the run was ended during the reload".to_owned();
+            let Faulty(error) = run_ends();
             return Outcome::of(ReloadResult::Refused, plan.changes, vec![error]);
         }
         let removed = plan.changes.iter().filter(|it| it.change == Change::Removed);
@@ -204,8 +284,11 @@ impl Reloader {
 
     fn plan(&self, checked: &Checked) -> Result<Planned, Faulty> {
         let (supervisor, flow) = (self.supervisor.clone(), checked.clone());
-        let plan = move || supervisor.plan(&flow.flow, &flow.components);
-        in_time(&format!("flow `{}`", checked.flow.name()), plan)
+        let name = checked.flow.name();
+        self.enter(Step::Creating, Some(name));
+        in_time(&self.supervisor, (name, &format!("flow `{name}`")), move |calls| {
+            supervisor.plan(&flow.flow, &flow.components, calls)
+        })
     }
 
     /// Creates the successors of the connectors that are replaced while their flows run. If one of them cannot be created,
@@ -218,11 +301,14 @@ impl Reloader {
                 if is_kept(*of_connector) {
                     continue;
                 }
+                self.enter(Step::Creating, Some(&change.flow));
                 let (supervisor, next) = (self.supervisor.clone(), next.clone());
                 let (handle, name) = (member.handle.clone(), connector.clone());
-                let create = move || supervisor.successor(&next, &handle, &name);
                 let of = format!("connector `{connector}` of flow `{}`", change.flow);
-                match in_time(&of, create) {
+                let created = in_time(&self.supervisor, (&change.flow, &of), move |calls| {
+                    supervisor.successor(&next, &handle, &name, calls)
+                });
+                match created {
                     Ok(succession) => in_place.add(&change.flow, succession),
                     Err(Faulty(error)) => errors.push(error),
                 }
@@ -234,18 +320,19 @@ impl Reloader {
     /// Lets connectors close, and waits until all of them have closed.
     fn close(&self, in_place: &mut InPlace) -> Result<(), Vec<String>> {
         in_place.request();
-        self.wait(|| in_place.are_closed());
+        self.wait_for(Step::Closing, || in_place.are_closed());
         // If the run ends, the connectors are released so that their flows can drain.
         let is_ending = self.supervisor.run.ends();
         let errors = if is_ending { Vec::new() } else { in_place.not_closed(TRIAL.as_secs()) };
         if errors.is_empty() { Ok(()) } else { Err(errors) }
     }
 
-    /// Waits until `is_over` returns `true`, the time limit is over, or the run ends.
-    fn wait(&self, is_over: impl Fn() -> bool) {
+    /// Waits in a step until `is_over` returns `true`, the time limit is over, or the run ends.
+    fn wait_for(&self, step: Step, is_over: impl Fn() -> bool) {
         let Supervisor { run, clock, .. } = &*self.supervisor;
         let begun: Instant = clock.now();
         while !is_over() && !run.ends() && clock.elapsed(begun) < TRIAL {
+            self.enter(step, None);
             executor::block_on(clock.sleep(STEP));
         }
     }
@@ -258,7 +345,8 @@ impl Reloader {
     /// Lets flows drain, and waits until they have ended. The engine bounds the time of a drain.
     fn end(&self, flows: &[(Checked, Member)]) {
         flows.iter().for_each(|(_, member)| member.drain(self.supervisor.deadline));
-        for (_, member) in flows {
+        for (checked, member) in flows {
+            self.enter(Step::Draining, Some(checked.flow.name()));
             while !member.has_ended(LOOK) {}
         }
     }
@@ -285,12 +373,14 @@ impl Reloader {
                 return errors;
             }
             // A connector that has failed is about to fail its flow.
-            let mut connectors = status.iter().flat_map(|it| &it.connectors);
-            let is_tried = connectors.all(|it| it.is_tried && it.state != State::Failed)
-                && in_place.are_tried();
-            if is_tried || run.ends() || clock.elapsed(begun) >= TRIAL {
+            let awaited = status.iter().find(|flow| {
+                flow.connectors.iter().any(|it| !it.is_tried || it.state == State::Failed)
+            });
+            let is_over = awaited.is_none() && in_place.are_tried();
+            if is_over || run.ends() || clock.elapsed(begun) >= TRIAL {
                 break;
             }
+            self.enter(Step::Connecting, awaited.map(|flow| &*flow.name));
             executor::block_on(clock.sleep(STEP));
         }
         let ends = started.iter().filter(|(_, member)| member.pass()).count();
@@ -311,16 +401,19 @@ impl Reloader {
     ) -> Outcome {
         errors.extend(in_place.closed());
         in_place.request_back();
-        self.wait(|| in_place.are_closed());
+        self.wait_for(Step::Closing, || in_place.are_closed());
         self.end(started);
         in_place.release(false);
-        self.wait(|| in_place.are_tried());
+        self.wait_for(Step::Connecting, || in_place.are_tried());
         errors.extend(in_place.not_restored());
         drop(in_place);
         for (checked, _) in started {
             self.supervisor.run.remove(checked.flow.name());
         }
         for (checked, _) in ended {
+            if self.supervisor.run.ends() {
+                break;
+            }
             match self.plan_all(std::iter::once(&checked)) {
                 Ok(planned) => {
                     let restored = self.start_all(planned);
@@ -338,56 +431,5 @@ impl Reloader {
         }
         self.supervisor.budget.divide();
         Outcome::of(ReloadResult::Restored, plan.changes, errors)
-    }
-}
-
-impl Outcome {
-    fn of(result: ReloadResult, flows: Vec<FlowChange>, errors: Vec<String>) -> Self {
-        Self { result, flows, errors }
-    }
-
-    /// Creates the outcome if the files cannot be used.
-    fn refused(Faulty(error): Faulty) -> Self {
-        Self::of(ReloadResult::Refused, Vec::new(), vec![error])
-    }
-}
-
-/// Creates components on a thread of its own, because a constructor may not return. `of` names the owner of the
-/// components.
-fn in_time<T: Send + 'static>(
-    of: &str,
-    create: impl FnOnce() -> Result<T, flow::Error> + Send + 'static,
-) -> Result<T, Faulty> {
-    let (sender, created) = mpsc::sync_channel(1);
-    let create = move || {
-        let created = create();
-        // The receiver is gone after the time limit.
-        _ = sender.send(created.map_err(|error| Faulty(error.to_string().trim_end().to_owned())));
-    };
-    let thread = thread::Builder::new().name("plan".to_owned()).spawn(create);
-    thread.map_err(|error| Faulty(format!("error: cannot start a thread: {error}")))?;
-    created.recv_timeout(TRIAL).unwrap_or_else(|_| {
-        let seconds = TRIAL.as_secs();
-        Err(Faulty(format!("error: the components of {of} were not created within {seconds} s")))
-    })
-}
-
-fn log(outcome: &Outcome) {
-    let Outcome { result, flows, errors } = outcome;
-    let changed: Vec<_> = flows.iter().filter(|it| it.change != Change::Kept).collect();
-    let kept = flows.len() - changed.len();
-    let changes = changed.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
-    match result {
-        ReloadResult::Refused => {
-            tracing::error!("the reload was refused, nothing has changed: {}", errors.join("\n"));
-        }
-        ReloadResult::Restored => {
-            tracing::error!(
-                changes,
-                "the reload has failed, and the flows of before were restored: {}",
-                errors.join("\n")
-            );
-        }
-        result => tracing::info!(changes, kept, "reload: {}", result.as_str()),
     }
 }

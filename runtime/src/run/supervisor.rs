@@ -15,7 +15,7 @@ use std::{
 use async_channel::{Receiver, Sender};
 use tremor_pdk::lock;
 
-use super::{Checked, RunHandle};
+use super::{Checked, RunHandle, waiting};
 use crate::{
     clock::Clock,
     components::{Components, FlowParts},
@@ -24,7 +24,7 @@ use crate::{
     flow::{self, Flow},
     memory::MemoryBudget,
     renewal::{self, Renewal},
-    watchdog::Watchdog,
+    watchdog::{Calls, Watchdog},
 };
 
 /// Everything that the flows of a run share.
@@ -100,7 +100,12 @@ impl Supervisor {
         (supervisor, joining)
     }
 
-    /// Plans a checked flow, which creates its components.
+    /// Creates the records of the calls into plugins of a flow.
+    pub(super) fn calls(&self, flow: &str) -> Arc<Calls> {
+        self.watchdog.flow(flow)
+    }
+
+    /// Plans a checked flow, which creates its components. Records its calls into plugins in `calls`.
     ///
     /// # Errors
     /// The reason why a component cannot be created.
@@ -108,14 +113,16 @@ impl Supervisor {
         &self,
         flow: &Flow,
         components: &Components,
+        calls: &Arc<Calls>,
     ) -> Result<Planned, flow::Error> {
         let Self { run, clock, .. } = self;
-        let (calls, memory) = (self.watchdog.flow(flow.name()), self.budget.flow(flow.name()));
-        let parts = FlowParts { components, flow, run, calls: &calls, memory: &memory, clock };
+        let memory = self.budget.flow(flow.name());
+        let parts = FlowParts { components, flow, run, calls, memory: &memory, clock };
         engine::Flow::plan(flow, &parts, calls.clone(), &self.processors, memory.clone(), clock)
     }
 
-    /// Creates the successor of a connector of a running flow, as `next` specifies it.
+    /// Creates the successor of a connector of a running flow, as `next` specifies it. `apart` records the calls of a
+    /// trial, because a constructor that hangs must not fail the running flow.
     ///
     /// # Errors
     /// The reason why a component cannot be created.
@@ -124,14 +131,13 @@ impl Supervisor {
         next: &Checked,
         running: &FlowHandle,
         connector: &str,
+        apart: &Arc<Calls>,
     ) -> Result<Succession, flow::Error> {
         let Self { run, clock, .. } = self;
         let Checked { flow, components } = next;
         let parts =
             |calls| FlowParts { components, flow, run, calls, memory: running.memory(), clock };
-        // A constructor that hangs must not fail the running flow, so the trial has records of its own.
-        let apart = self.watchdog.flow(flow.name());
-        running.succession(flow, connector, &parts(&apart), &parts(running.calls()))
+        running.succession(flow, connector, &parts(apart), &parts(running.calls()))
     }
 
     /// Starts the flows that the run begins with. If one of them cannot be planned, none is started.
@@ -142,8 +148,9 @@ impl Supervisor {
         &self,
         flows: impl Iterator<Item = (&'f Flow, &'f Components)>,
     ) -> Result<Vec<Member>, flow::Error> {
-        let planned: Result<Vec<_>, _> =
-            flows.map(|(flow, components)| self.plan(flow, components)).collect();
+        let planned: Result<Vec<_>, _> = flows
+            .map(|(it, components)| self.plan(it, components, &self.calls(it.name())))
+            .collect();
         let planned = planned?;
         self.budget.divide();
         let members = planned.into_iter().map(|flow| self.start(flow, false)).collect();
@@ -206,14 +213,18 @@ impl Supervisor {
         joining: &Receiver<Joining>,
         mut replaced: impl FnMut(Report),
     ) -> Vec<Report> {
-        let (mut running, mut reports) = (Vec::new(), Vec::<Report>::new());
+        let mut running = Vec::new();
+        let mut reports = Vec::<(Report, Arc<AtomicBool>)>::new();
         let mut joins = Box::pin(joining.recv());
         let all = poll_fn(|context| {
             while let Poll::Ready(joined) = joins.as_mut().poll(context) {
                 joins = Box::pin(joining.recv());
                 match joined {
                     Ok(Joining::Flow(flow)) => running.push(flow),
-                    Ok(Joining::Reloaded) => {}
+                    // A flow that had ended by itself, on trial for example, was replaced or removed since.
+                    Ok(Joining::Reloaded) => reports
+                        .extract_if(.., |(_, is_replaced)| is_replaced.load(Ordering::SeqCst))
+                        .for_each(|(report, _)| replaced(report)),
                     // The supervisor itself has a sender.
                     Err(_) => break,
                 }
@@ -222,12 +233,12 @@ impl Supervisor {
                 Poll::Pending => true,
                 Poll::Ready(report) => {
                     // A flow that had ended by itself may have a successor, so that the list does not grow for ever.
-                    let earlier = reports.iter().position(|it| it.flow == report.flow);
-                    earlier.into_iter().for_each(|at| replaced(reports.remove(at)));
+                    let earlier = reports.iter().position(|(it, _)| it.flow == report.flow);
+                    earlier.into_iter().for_each(|at| replaced(reports.remove(at).0));
                     if flow.is_replaced.load(Ordering::SeqCst) {
                         replaced(report);
                     } else {
-                        reports.push(report);
+                        reports.push((report, flow.is_replaced.clone()));
                     }
                     false
                 }
@@ -240,8 +251,9 @@ impl Supervisor {
             Poll::Pending
         });
         let beside = engine::waiting::report(|| self.run.handles(), &self.clock);
-        executor::block_on(executor::first(all, beside));
-        reports
+        let reloads = waiting::report(self.run.reloads(), &self.clock);
+        executor::block_on(executor::first(all, executor::first(beside, reloads)));
+        reports.into_iter().map(|(report, _)| report).collect()
     }
 }
 

@@ -230,7 +230,7 @@ impl Calls {
     }
 
     /// Describes the calls into plugins in which threads are now.
-    fn in_progress(&self) -> Vec<String> {
+    pub(crate) fn in_progress(&self) -> Vec<String> {
         let records = lock(&self.records);
         let named = records.known.iter().filter_map(|known| findings::entered(&known.record));
         named

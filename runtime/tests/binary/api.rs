@@ -109,6 +109,16 @@ impl Asked {
         Run::of(&finish(self.ask(arguments).spawn().unwrap()))
     }
 
+    /// Runs a command that uses the API of this process until it prints a line that starts with `begin`.
+    pub(crate) fn first_line_of(&self, arguments: &[&str], begin: &str) -> String {
+        let mut child = self.ask(arguments).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let found = lines.find_map(|line| line.ok().filter(|it| it.starts_with(begin))).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        found
+    }
+
     /// Waits for a line of the log that contains `part`.
     #[track_caller]
     pub(crate) fn until_log(&mut self, part: &str) -> String {

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Returns a flow that writes numbered events to the file `to`.
-fn ticks(to: &str) -> String {
+pub(crate) fn ticks(to: &str) -> String {
     format!(
         "connectors:
   ticks: {{ type: metronome, config: {{ interval_ms: 1 }} }}
@@ -32,7 +32,7 @@ fn ticks_through(pipeline: &str, to: &str) -> String {
 }
 
 /// Returns a scene with the folder `flows`, in which the flows `a` and `b` write to `out-a` and `out-b`.
-fn scene() -> Scene {
+pub(crate) fn scene() -> Scene {
     let scene = Scene::new("");
     fs::create_dir(scene.path().join("flows")).unwrap();
     scene
@@ -41,11 +41,11 @@ fn scene() -> Scene {
 }
 
 /// Starts the flows of the folder `flows`, with further arguments.
-fn run(scene: Scene, arguments: &[&str]) -> Asked {
+pub(crate) fn run(scene: Scene, arguments: &[&str]) -> Asked {
     start_with(scene, &[&["flows"], arguments].concat(), 2, |command| command)
 }
 
-fn write(asked: &Asked, name: &str, text: &str) {
+pub(crate) fn write(asked: &Asked, name: &str, text: &str) {
     fs::write(asked.path().join("flows").join(name), text).unwrap();
 }
 
@@ -58,12 +58,12 @@ fn taken(asked: &Asked, flow: &str) -> u64 {
 }
 
 /// Waits until a file has contents.
-fn until_written(asked: &Asked, name: &str) {
+pub(crate) fn until_written(asked: &Asked, name: &str) {
     let is_written = || fs::metadata(asked.path().join(name)).is_ok_and(|it| it.len() > 0);
     crate::peer::wait_until(is_written);
 }
 
-fn names(asked: &Asked) -> Vec<String> {
+pub(crate) fn names(asked: &Asked) -> Vec<String> {
     let flows = asked.json("GET", "/v1/flows");
     let flows = flows["flows"].as_array().unwrap();
     flows.iter().map(|it| it["name"].as_str().unwrap().to_owned()).collect()

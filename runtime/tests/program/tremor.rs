@@ -17,7 +17,7 @@ use crate::support::{library, target_folder};
 const LIMIT: Duration = Duration::from_mins(2);
 
 /// Returns a folder with the plugins that the flows of these tests use, built once.
-fn plugins() -> &'static Path {
+pub(crate) fn plugins() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| gathered("binary-test-plugins", PLUGINS.map(library)))
 }

@@ -60,16 +60,30 @@ fn about_reloads(text: &mut Text, reload: &ReloadStatus) {
     text.family(
         name,
         Kind::Counter,
-        "Reloads of flows that have changed something or failed, by result.",
+        "Reloads of flows that have changed something, failed or were not confirmed, by result.",
     );
-    for (result, count) in [("applied", reload.generation), ("failed", reload.failed)] {
+    let applied = reload.generation - reload.returned;
+    let results = [("applied", applied), ("failed", reload.failed), ("returned", reload.returned)];
+    for (result, count) in results {
         text.sample(name, &[("result", result)], count);
     }
     let name = "tremor_last_reload_failed";
-    let help = "1 if the last reload failed, so that the flows are not those of the files, and 0 otherwise.";
+    let help = "1 if the last reload failed or was not confirmed, so that the flows are not those of the files, and 0 \
+                otherwise.";
     text.family(name, Kind::Gauge, help);
-    let has_failed = reload.last.as_ref().is_some_and(|last| last.result.is_failure());
-    text.sample(name, &[], u8::from(has_failed));
+    let differs = reload.last.as_ref().is_some_and(|(last, _)| last.result.differs_from_files());
+    text.sample(name, &[], u8::from(differs));
+    let name = "tremor_reload_in_progress";
+    text.family(name, Kind::Gauge, "1 while a reload is in progress, and 0 otherwise.");
+    text.sample(name, &[], u8::from(reload.in_progress.is_some()));
+    let name = "tremor_reload_unconfirmed";
+    let help =
+        "1 while the flows of before return unless the reload is confirmed, and 0 otherwise.";
+    text.family(name, Kind::Gauge, help);
+    text.sample(name, &[], u8::from(reload.confirm_until.is_some()));
+    let name = "tremor_reload_requests_waiting";
+    text.family(name, Kind::Gauge, "Requests that wait for a reload that is in progress.");
+    text.sample(name, &[], reload.waiting);
 }
 
 /// Counter of the events of a component with one result: the port, the value of the label `result`, and the function

@@ -16,7 +16,7 @@ use crate::{
     instance_metrics::OwnMetrics,
     memory::MemoryStatus,
     plugin::{Metric, MetricKind},
-    reloads::ReloadStatus,
+    reloads::{Action, Outcome, ReloadResult, ReloadStatus, Step},
 };
 
 /// Sample: name, labels and value.
@@ -210,6 +210,36 @@ fn text_is_valid_for_unusual_names_of_flows() {
     let bucket = |le| find(&samples, "tremor_delivery_seconds_bucket", &[("le", le)])[0].2;
     assert_eq!([bucket("0.0001"), bucket("30"), bucket("+Inf")], [1.0, 11.0, 12.0]);
     assert_eq!(find(&samples, "tremor_delivery_seconds_sum", &[])[0].2, 1.5);
+}
+
+#[test]
+fn reloads_are_counted_by_result_and_shown_while_they_last() {
+    let run = crate::run::RunHandle::default();
+    let reloads = run.reloads();
+    let value = |name: &str, labels: &[(&str, &str)]| {
+        find(&parse(&text(&[], &[], &reloads.status())), name, labels)[0].2
+    };
+    reloads.serve();
+    reloads.enter(Step::Reading, None, Instant::now());
+    let request = reloads.request(Action::Keep);
+    reloads.set_confirmation(Some(Instant::now()));
+    for name in
+        ["tremor_reload_in_progress", "tremor_reload_unconfirmed", "tremor_reload_requests_waiting"]
+    {
+        assert_eq!(value(name, &[]), 1.0, "{name}");
+    }
+    drop(request);
+    let (applied, refused) = (ReloadResult::Applied, ReloadResult::Refused);
+    for result in [applied, applied, applied, refused, refused, ReloadResult::Returned] {
+        let (flows, errors) = (Vec::new(), Vec::new());
+        let outcome = Outcome { result, flows, errors, confirm_seconds: None };
+        reloads.record(&outcome, Instant::now());
+    }
+    for (result, count) in [("applied", 3.0), ("failed", 2.0), ("returned", 1.0)] {
+        assert_eq!(value("tremor_reloads_total", &[("result", result)]), count, "{result}");
+    }
+    assert_eq!(value("tremor_last_reload_failed", &[]), 1.0);
+    assert_eq!(value("tremor_reload_in_progress", &[]), 0.0);
 }
 
 #[test]
