@@ -1,10 +1,7 @@
 //! The opening of a queue, which takes long if there is much to read or the disk is slow.
 
 use std::{
-    future::poll_fn,
-    pin::pin,
     sync::Arc,
-    task::Poll,
     time::{Duration, Instant},
 };
 
@@ -77,14 +74,12 @@ impl Opening {
 
     /// Waits for the queue for at most this time.
     async fn within(&self, limit: Duration) -> Option<Result<OpenQueue>> {
-        let mut opened = pin!(self.opened.recv());
-        let mut limit = pin!(self.queue.control.clock().sleep(limit));
-        poll_fn(|context| {
-            if let Poll::Ready(opened) = opened.as_mut().poll(context) {
-                let panicked = |_| Error::internal("the opening of the queue on disk panicked");
-                return Poll::Ready(Some(opened.map_err(panicked).flatten()));
-            }
-            limit.as_mut().poll(context).map(|()| None)
+        let panicked = |_| Error::internal("the opening of the queue on disk panicked");
+        let opened = async { Some(self.opened.recv().await.map_err(panicked).flatten()) };
+        let limit = self.queue.control.clock().sleep(limit);
+        executor::first(opened, async {
+            limit.await;
+            None
         })
         .await
     }
