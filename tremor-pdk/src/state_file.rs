@@ -15,11 +15,11 @@ use crate::{Error, ErrorKind, Result, lock};
 /// Names in the errors of a [`StateFile`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StateFileNames {
-    /// What the file is, such as `checkpoint`.
+    /// Kind of the file, such as `checkpoint`.
     pub file: &'static str,
     /// Key of the configuration that names the file.
     pub key: &'static str,
-    /// What uses the file: `source` or `sink`.
+    /// Kind of the component that uses the file: `source` or `sink`.
     pub user: &'static str,
 }
 

@@ -1,9 +1,12 @@
 //! Creation of components by a reload.
 
-use std::{sync::Arc, thread};
+use std::{sync::Arc, thread, time::Duration};
 
-use super::{outcome::run_ends, reload::TRIAL, supervisor::Supervisor};
+use super::{outcome::run_ends, supervisor::Supervisor};
 use crate::{executor, flow, reloads::Faulty, watchdog::Calls};
+
+/// Maximum time in which a successor is on trial. A connector that has not tried to connect by then counts as started.
+pub(super) const TRIAL: Duration = Duration::from_secs(30);
 
 /// Creates components of a flow on a thread of its own, because a constructor may not return. `of` names the flow, and
 /// describes the owner of the components. `create` gets the records of its calls into plugins.

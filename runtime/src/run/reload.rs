@@ -24,7 +24,7 @@ use super::{
     confirm::{Confirmation, Expired, Origin},
     in_place::InPlace,
     outcome::{log, run_ends},
-    planning::in_time,
+    planning::{TRIAL, in_time},
     supervisor::{Member, Supervisor},
 };
 use crate::{
@@ -40,8 +40,6 @@ use crate::{
 const LOOK: Duration = Duration::from_secs(1);
 /// Time between two looks if no files are watched.
 const IDLE: Duration = Duration::from_hours(1);
-/// Maximum time in which a successor is on trial. A connector that has not tried to connect by then counts as started.
-pub(super) const TRIAL: Duration = Duration::from_secs(30);
 /// Time between two looks at the states of flows for which a reload waits.
 const STEP: Duration = Duration::from_millis(10);
 
