@@ -81,7 +81,7 @@ impl StateFile {
     ) -> Result<(Self, Option<Vec<u8>>)> {
         let (path, at) = (path.to_owned(), At { path, names });
         let opened = |file| Self { path, names, locked: Mutex::new(file), sync_folder };
-        loop {
+        for _ in 0..ROUNDS {
             // NFS permits an exclusive lock only on a file that is open for writing.
             match File::options().read(true).write(true).open(at.path) {
                 Ok(mut file) => {
@@ -107,6 +107,7 @@ impl StateFile {
                 Err(error) => return Err(at.failed("read", &error)),
             }
         }
+        Err(at.in_use())
     }
 
     /// Replaces the contents by those that `contents` returns. `contents` is called while no other thread replaces them,
@@ -142,12 +143,19 @@ impl At<'_> {
     /// Creates and locks the empty file that will replace the state file.
     fn begin_new(self) -> Result<File> {
         let failed = |error| self.failed("write", &error);
-        let new = File::options().write(true).create(true).truncate(false).open(self.new_path());
-        let new = new.map_err(failed)?;
-        self.lock(&new)?;
-        // A process that was killed may have left data in this file.
-        new.set_len(0).map_err(failed)?;
-        Ok(new)
+        let path = self.new_path();
+        for _ in 0..ROUNDS {
+            let new = File::options().write(true).create(true).truncate(false).open(&path);
+            let new = new.map_err(failed)?;
+            self.lock(&new)?;
+            // Before it released the lock, another process may have given the file the name of the state file.
+            if has_name(&path, &new) {
+                // A process that was killed may have left data in this file.
+                new.set_len(0).map_err(failed)?;
+                return Ok(new);
+            }
+        }
+        Err(self.in_use())
     }
 
     /// Writes and syncs the new file, and gives it the name of the state file. The name is durable only once the folder
@@ -162,16 +170,20 @@ impl At<'_> {
     }
 
     fn lock(self, file: &File) -> Result<()> {
-        let StateFileNames { file: what, key, user } = self.names;
         match lock_file(file) {
-            Err(TryLockError::WouldBlock) => Err(Error::connection_refused(format_args!(
-                "cannot lock the {what} `{}`: another {user}, in this process or in another one, uses it; give each \
-                 {user} a `{key}` of its own, or stop the other {user}",
-                self.path.display()
-            ))),
+            Err(TryLockError::WouldBlock) => Err(self.in_use()),
             // Some file systems do not support locks.
             Ok(()) | Err(TryLockError::Error(_)) => Ok(()),
         }
+    }
+
+    fn in_use(self) -> Error {
+        let StateFileNames { file: what, key, user } = self.names;
+        Error::connection_refused(format_args!(
+            "cannot lock the {what} `{}`: another {user}, in this process or in another one, uses it; give each {user} \
+             a `{key}` of its own, or stop the other {user}",
+            self.path.display()
+        ))
     }
 
     fn failed(self, doing: &str, error: &io::Error) -> Error {
@@ -182,6 +194,9 @@ impl At<'_> {
         cause.context(format!("cannot {doing} the {} `{}`", self.names.file, self.path.display()))
     }
 }
+
+/// Number of attempts to open a file whose name another process gives to another file meanwhile.
+const ROUNDS: usize = 10;
 
 /// Time for which a lock is retried. A child process that another thread is starting has a copy of the lock until it
 /// executes its program.
@@ -216,7 +231,7 @@ fn sync_folder(path: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, io, sync::Arc, thread};
+    use std::{fs, io, iter, sync::Arc, thread};
 
     use super::{StateFile, StateFileNames, TryLockError, lock_file};
 
@@ -270,6 +285,23 @@ mod tests {
         assert_eq!(open(&path).unwrap().1, Some(b"third".to_vec()));
     }
 
+    /// The first user gives the new file the name of the state file, while the second one waits for its lock.
+    #[test]
+    fn file_that_got_the_name_meanwhile_is_not_emptied() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, new) = (folder.path().join("at"), folder.path().join("at.new"));
+        fs::write(&new, "whole").unwrap();
+        let first = fs::File::options().write(true).open(&new).unwrap();
+        first.try_lock().unwrap();
+        thread::scope(|scope| {
+            let second = scope.spawn(|| iter::repeat_with(|| open(&path)).find_map(Result::ok));
+            fs::rename(&new, &path).unwrap();
+            drop(first);
+            let (_, contents) = second.join().unwrap().unwrap();
+            assert_eq!(contents, Some(b"whole".to_vec()));
+        });
+    }
+
     #[test]
     fn failed_contents_change_nothing() {
         let folder = tempfile::tempdir().unwrap();
@@ -315,9 +347,10 @@ mod tests {
         other.try_lock().unwrap();
         assert!(matches!(lock_file(file.as_file()), Err(TryLockError::WouldBlock)));
         thread::scope(|scope| {
-            let ours = scope.spawn(|| lock_file(file.as_file()));
+            // Beside busy programs, a single attempt may end before the release.
+            let ours = scope.spawn(|| while lock_file(file.as_file()).is_err() {});
             other.unlock().unwrap();
-            ours.join().unwrap().unwrap();
+            ours.join().unwrap();
         });
     }
 }
