@@ -24,10 +24,12 @@ mod tests;
 use std::{
     path::PathBuf,
     sync::{Arc, Mutex},
+    thread,
+    time::Duration,
 };
 
 use tremor_abi::connector::Hook;
-use tremor_log::{Disk, Layered, Log, OpenError, Options};
+use tremor_log::{Disk, Layered, Log, OpenError, Opened, Options};
 use tremor_pdk::{Error, ErrorPolicy, Halves, Result, Sides, lock};
 
 use self::{
@@ -50,6 +52,13 @@ use crate::memory::Account;
 /// Memory of the batches that the sink of a queue has taken, in bytes, from which on it takes no further one. As many
 /// bytes of records wait for the disk at most, unless a batch is larger.
 pub(crate) const MOST_STAGED: usize = 4 << 20;
+
+/// Number of attempts to open a folder that another flow of this process uses, after the first one. They take ten seconds,
+/// which is more than the closing of a connector may take.
+const ATTEMPTS: u32 = 500;
+
+/// Time between two of these attempts.
+const RETRY: Duration = Duration::from_millis(20);
 
 /// Settings of a queue on disk, and objects that all its instances share.
 pub(crate) struct DiskQueue {
@@ -103,10 +112,8 @@ impl DiskQueue {
     }
 
     /// Opens the log. Blocks the thread.
-    fn open(&self, meter: Arc<Meter>) -> Result<OpenQueue> {
-        let disk = Arc::new(Layered { disk: self.disk.clone(), layer: meter });
-        let options = Options { owner: self.owner.clone(), disk, ..Options::new(self.max_bytes) };
-        let (log, found) = Log::open(&self.path, options).map_err(|error| match &error {
+    fn open(&self, meter: &Arc<Meter>) -> Result<OpenQueue> {
+        let (log, found) = self.open_log(meter).map_err(|error| match &error {
             // The connector tries again.
             OpenError::Device(_) => Error::connection_refused(error),
             _ => Error::configuration(error),
@@ -115,6 +122,27 @@ impl DiskQueue {
         let opened = OpenQueue::new(self, log, found, identity);
         opened.report(&self.name);
         Ok(opened)
+    }
+}
+
+impl DiskQueue {
+    /// Opens the log. If this process still uses the folder, because another flow has just ended, waits for a while.
+    fn open_log(&self, meter: &Arc<Meter>) -> Result<(Log, Opened), OpenError> {
+        let mut attempts = 0;
+        loop {
+            let disk = Arc::new(Layered { disk: self.disk.clone(), layer: meter.clone() });
+            let options =
+                Options { owner: self.owner.clone(), disk, ..Options::new(self.max_bytes) };
+            let opened = Log::open(&self.path, options);
+            let own = Some(std::process::id());
+            let is_ours = matches!(&opened, Err(OpenError::InUse(it)) if it.holder == own);
+            if !is_ours || meter.is_given_up() || attempts == ATTEMPTS {
+                return opened;
+            }
+            attempts += 1;
+            // Another thread closes the log, in real time.
+            thread::sleep(RETRY);
+        }
     }
 }
 
@@ -180,6 +208,14 @@ impl DynConnector for QueueConnector {
                 return Ok(());
             }
             let stage = std::mem::replace(&mut *lock(&self.stage), Stage::Closed);
+            if matches!(stage, Stage::Opening(_)) {
+                let DiskQueue { name, path, .. } = &*self.queue;
+                tracing::warn!(
+                    component = %name, path = %path.display(),
+                    "the connector ends before its queue on disk is open: the events in the queue stay there, and the \
+                     report does not count them"
+                );
+            }
             // Closing makes durable what waits.
             blocking(move || drop(stage)).await
         })

@@ -12,7 +12,7 @@ use super::{DiskQueue, meter::Meter, opened::OpenQueue};
 use crate::{executor, log};
 
 /// Time for which the plan of a flow waits for a queue. The reasons for which a command ends, such as a folder in use, are
-/// found before records are read.
+/// found before records are read, and therefore usually within this time.
 const PLANNED: Duration = Duration::from_secs(1);
 
 /// Time between the first two reports of an opening. It doubles with each report.
@@ -21,13 +21,23 @@ const REPORT: Duration = Duration::from_secs(2);
 /// Maximum time between two reports.
 const MAX_REPORT: Duration = Duration::from_secs(30);
 
-/// An opening on a thread of its own. It continues if nobody waits for it; then the log is closed at its end.
+/// An opening on a thread of its own. If the last clone is dropped before the queue is open, the opening ends soon and
+/// releases the folder, which the flow of before may need.
 #[derive(Clone)]
 pub(super) struct Opening {
     queue: Arc<DiskQueue>,
-    meter: Arc<Meter>,
+    meter: Arc<GivesUp>,
     opened: Receiver<Result<OpenQueue>>,
     begun: Instant,
+}
+
+/// Lets an opening end when nobody waits for it any more.
+struct GivesUp(Arc<Meter>);
+
+impl Drop for GivesUp {
+    fn drop(&mut self) {
+        self.0.give_up();
+    }
 }
 
 impl Opening {
@@ -39,10 +49,12 @@ impl Opening {
             (queue.control.calls().flow().clone(), queue.clone(), meter.clone());
         executor::spawn_blocking(move || {
             measures.measure(&opens.path);
-            let opened = log::within(&flow, || opens.open(measures));
+            let opened = log::within(&flow, || opens.open(&measures));
+            measures.opened();
             _ = sender.try_send(opened);
         });
-        Self { queue: queue.clone(), meter, opened, begun: clock.now() }
+        let (queue, meter) = (queue.clone(), Arc::new(GivesUp(meter)));
+        Self { begun: queue.control.clock().now(), queue, meter, opened }
     }
 
     /// Waits for the queue for a moment. Returns `None` if it is not open by then. Blocks the thread.
@@ -86,7 +98,7 @@ impl Opening {
 
     fn report(&self) {
         let DiskQueue { name, path, control, .. } = &*self.queue;
-        let (read_bytes, bytes) = self.meter.progress();
+        let (read_bytes, bytes) = self.meter.0.progress();
         tracing::warn!(
             component = %name, path = %path.display(), elapsed = ?control.clock().elapsed(self.begun),
             read_bytes, bytes,

@@ -20,8 +20,8 @@ use crate::flow::Disk;
 /// Extension of the files.
 const EXTENSION: &str = "jsonl";
 
-/// Maximum bytes of a line up to the position of the event.
-const HEAD: usize = 64;
+/// Maximum bytes of a line up to the time of the event: three numbers, and the keys.
+const HEAD: usize = 100;
 
 /// Least limit of all files, in bytes.
 const LEAST_BYTES: u64 = 1 << 20;
@@ -50,8 +50,9 @@ pub(super) struct RejectedFiles {
     kept: Option<HashSet<Kept>>,
 }
 
-/// The number of a record, and the position of an event in it.
-type Kept = (u64, usize);
+/// The number of a record, the position of an event in it, and the time when the event was read, in ns. If a person empties
+/// a queue, its numbers begin again, and the time differs.
+type Kept = (u64, usize, u64);
 
 impl RejectedFiles {
     /// Creates the writer for a queue of at most `max_bytes` bytes in the folder `queue`, in which all records up to the
@@ -77,16 +78,19 @@ impl RejectedFiles {
         if self.kept.is_none() {
             let kept = read(&self.folder, self.settled);
             let kept = kept.map_err(|error| failed(&self.folder, &error))?;
-            let highest = kept.iter().map(|(number, _)| *number).max();
+            let highest = kept.iter().map(|(number, ..)| *number).max();
             self.highest = self.highest.max(highest.unwrap_or(0));
             self.kept = Some(kept);
         }
-        let is_new = |at: &usize| self.kept.as_ref().is_none_or(|it| !it.contains(&(number, *at)));
+        let batch = RecordReader::default().read(number, record)?.batch;
+        let is_new = |at: &usize| {
+            let event = batch.events().get(*at).map(|event| (number, *at, event.ingest_ns));
+            event.zip(self.kept.as_ref()).is_none_or(|(event, kept)| !kept.contains(&event))
+        };
         let positions: Vec<_> = positions.iter().cloned().flatten().filter(is_new).collect();
         if positions.is_empty() {
             return Ok(());
         }
-        let batch = RecordReader::default().read(number, record)?.batch;
         let lines = lines(number, &batch, &positions);
         let path = self.folder.display();
         let used = used(&self.folder).map_err(|error| failed(&self.folder, &error))?;
@@ -175,7 +179,7 @@ fn read(folder: &Path, settled: u64) -> io::Result<HashSet<Kept>> {
         while file.read_until(b'\n', &mut line)? > 0 {
             // A line without an end was being written when the process was killed.
             let event = line.strip_suffix(b"\n").and_then(parse);
-            kept.extend(event.filter(|(number, _)| *number > settled));
+            kept.extend(event.filter(|(number, ..)| *number > settled));
             line.clear();
         }
         if kept.len() > known {
@@ -194,8 +198,9 @@ fn parse(line: &[u8]) -> Option<Kept> {
     // The limit may divide a character of the event.
     let head = head.or_else(|error| std::str::from_utf8(&line[..error.valid_up_to()])).ok()?;
     let (number, rest) = head.strip_prefix("{\"record\":")?.split_once(',')?;
-    let (position, _) = rest.strip_prefix("\"position\":")?.split_once(',')?;
-    Some((number.parse().ok()?, position.parse().ok()?))
+    let (position, rest) = rest.strip_prefix("\"position\":")?.split_once(',')?;
+    let (ingest_ns, _) = rest.strip_prefix("\"ingest_ns\":")?.split_once(',')?;
+    Some((number.parse().ok()?, position.parse().ok()?, ingest_ns.parse().ok()?))
 }
 
 /// Returns the bytes of all files.
@@ -225,7 +230,7 @@ fn create(folder: &Path, earlier: u64) -> io::Result<File> {
     for entry in fs::read_dir(folder)? {
         last = last.max(FileName::of(&entry?.path()).number);
     }
-    let path = folder.join(format!("{:010}-{earlier}.{EXTENSION}", last + 1));
+    let path = folder.join(format!("{:010}-{earlier}.{EXTENSION}", last.saturating_add(1)));
     let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(path)?;
     File::open(folder)?.sync_all()?;
     Ok(file)
@@ -283,9 +288,17 @@ mod tests {
 
     /// Returns a record with an event for each message.
     fn record(messages: &[&str]) -> Vec<u8> {
+        record_at(0, messages)
+    }
+
+    /// Returns a record with an event for each message, which was read at this time, in ns.
+    fn record_at(ingest_ns: u64, messages: &[&str]) -> Vec<u8> {
         let codec = components::codec("json", &serde_json::Value::Null).unwrap();
         let mut batch = Batch::new();
-        messages.iter().for_each(|message| batch.push_message(message.as_bytes()));
+        for message in messages {
+            batch.push_message(message.as_bytes());
+            batch.last_mut().unwrap().set_ingest_ns(ingest_ns);
+        }
         assert!(codec.decoder().decode_batch(&mut batch).rejected.is_empty());
         let mut written = RecordWriter::new(1 << 20, 7).write(&mut batch);
         written.records.pop_front().unwrap().bytes
@@ -338,6 +351,18 @@ mod tests {
     }
 
     #[test]
+    fn files_of_a_queue_that_was_emptied_do_not_count() {
+        let queue = tempfile::tempdir().unwrap();
+        for ingest_ns in [u64::MAX - 1, u64::MAX] {
+            for _ in 0..2 {
+                let mut writer = RejectedFiles::new(queue.path(), 1 << 20, 0);
+                writer.keep(1, &record_at(ingest_ns, &["1"]), slice::from_ref(&(0..1))).unwrap();
+            }
+        }
+        assert_eq!(files(queue.path()).len(), 2, "each event is kept once");
+    }
+
+    #[test]
     fn files_do_not_exceed_their_limit() {
         let queue = tempfile::tempdir().unwrap();
         let mut writer = RejectedFiles::new(queue.path(), 1 << 20, 0);
@@ -352,6 +377,7 @@ mod tests {
         files(queue.path()).iter().for_each(|file| fs::remove_file(file).unwrap());
         writer.keep(4, &record, slice::from_ref(&(0..1))).unwrap();
     }
+
     #[test]
     fn run_reads_no_file_whose_records_are_settled() {
         let queue = tempfile::tempdir().unwrap();

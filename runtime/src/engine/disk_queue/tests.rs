@@ -2,17 +2,21 @@
 
 use std::{
     future::poll_fn,
+    io,
     ops::Range,
-    sync::Arc,
+    sync::{
+        Arc, Mutex,
+        mpsc::{self, Receiver, Sender},
+    },
     task::{Context, Poll, Waker},
     time::Duration,
 };
 
 use tremor_abi::batch::HostBatch;
-use tremor_log::SystemDisk;
-use tremor_pdk::{Acks, Batch, ErrorKind, Grant, Pull};
+use tremor_log::{DiskFile, Layer, Layered, SystemDisk};
+use tremor_pdk::{Acks, Batch, ErrorKind, Grant, Pull, lock};
 
-use super::{DiskQueue, QueueSink, QueueSource, meter::Meter, opened::OpenQueue};
+use super::{DiskQueue, QueueSink, QueueSource, meter::Meter, opened::OpenQueue, opening::Opening};
 use crate::{
     clock::Clock,
     components,
@@ -51,8 +55,8 @@ impl Folder {
         Self { temporary, control, counters, stats, when_full, identify }
     }
 
-    fn open(&self) -> Arc<OpenQueue> {
-        let queue = DiskQueue {
+    fn queue(&self) -> DiskQueue {
+        DiskQueue {
             name: "out/queue".into(),
             sink: "out".into(),
             identify: self.identify,
@@ -66,9 +70,12 @@ impl Folder {
             counters: self.counters.clone(),
             flush_request: Arc::default(),
             account: MemoryBudget::default().flow("flow").account("out"),
-        };
+        }
+    }
+
+    fn open(&self) -> Arc<OpenQueue> {
         let meter = Meter::new(self.control.clock().clone(), self.counters.clone());
-        Arc::new(queue.open(Arc::new(meter)).unwrap())
+        Arc::new(self.queue().open(&Arc::new(meter)).unwrap())
     }
 
     fn stored(&self) -> (u64, u64) {
@@ -405,4 +412,35 @@ fn records_have_the_order_of_the_deliveries() {
     let mut pulls = Pulls::of(&queue);
     let values: Vec<String> = (0..8).flat_map(|_| pulls.next()).collect();
     assert_eq!(values, (0..8).map(|it| it.to_string()).collect::<Vec<_>>());
+}
+
+/// A disk whose first read tells that it has begun, and waits until the test lets it end.
+struct Held {
+    begins: Mutex<Option<Sender<()>>>,
+    ends: Mutex<Receiver<()>>,
+}
+
+impl Layer for Held {
+    fn read_at(&self, file: &dyn DiskFile, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        if let Some(begins) = lock(&self.begins).take() {
+            begins.send(()).unwrap();
+            lock(&self.ends).recv().unwrap();
+        }
+        file.read_at(buffer, offset)
+    }
+}
+
+/// The flow of before may need the folder.
+#[test]
+fn opening_that_nobody_awaits_releases_the_folder() {
+    let folder = Folder::new();
+    append(&folder.open(), &[&["1"]]);
+    let ((begins, begun), (end, ends)) = (mpsc::channel(), mpsc::channel());
+    let held = Arc::new(Held { begins: Mutex::new(Some(begins)), ends: Mutex::new(ends) });
+    let disk = Arc::new(Layered { disk: Arc::new(SystemDisk), layer: held });
+    let opening = Opening::begin(&Arc::new(DiskQueue { disk, ..folder.queue() }));
+    begun.recv().unwrap();
+    drop(opening);
+    end.send(()).unwrap();
+    assert_eq!(Pulls::of(&folder.open()).next(), ["1"]);
 }
