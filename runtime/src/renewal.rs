@@ -152,4 +152,25 @@ links: []";
         fs::write(&file, "two").unwrap();
         assert!(watched.has_changed());
     }
+
+    /// A reload has read the file as well, but the connector continues with what its instance has read.
+    #[test]
+    fn kept_connector_notices_changes_since_its_instance() {
+        let folder = tempfile::tempdir().unwrap();
+        let [file, path] = ["token", "flow.yaml"].map(|name| folder.path().join(name));
+        let text = "connectors:
+  in: { type: x, config: { token: '${file:token}' } }
+links: []";
+        fs::write(&file, "one").unwrap();
+        fs::write(&path, text).unwrap();
+        let read = || flow::read(&path, &Environment::default()).unwrap();
+        let (earlier, config) =
+            (read(), |it: &flow::Flow| it.spec.connectors[0].component.config.clone());
+        config(earlier.flow()).read_again(folder.path()).unwrap();
+        fs::write(&file, "two").unwrap();
+        let mut next = read().flow().clone();
+        assert!(!connectors(&next).any(|mut it| it.has_changed()));
+        next.spec.connectors[0].component.config.continue_from(&config(earlier.flow()));
+        assert!(connectors(&next).all(|mut it| it.has_changed()));
+    }
 }

@@ -146,6 +146,10 @@ impl Succession {
     /// Lets the connector close and return to its previous specification.
     pub(crate) fn request_back(&self) {
         let Member { handle, handover, .. } = &self.connector;
+        if self.next.is_none() {
+            // Parts of the successor may have been given up.
+            self.calls.revive(handle.name());
+        }
         if handover.request_back() {
             handle.restart();
         }

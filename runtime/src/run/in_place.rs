@@ -58,6 +58,15 @@ impl InPlace {
         open.map(|it| format!("error: {} did not close within {seconds} s", it.name())).collect()
     }
 
+    /// Returns an error for each connector that has ended before it could get its successor.
+    pub(super) fn ended(&self) -> Vec<String> {
+        let ended = self.0.iter().filter(|it| matches!(it.succession.stage(), Stage::Ended));
+        let error = |it: &Replaced| {
+            format!("error: {} has ended meanwhile; reload again to replace its flow", it.name())
+        };
+        ended.map(error).collect()
+    }
+
     /// Returns the errors of the successors that have failed.
     pub(super) fn failures(&self) -> Vec<String> {
         let failed = self.0.iter().filter_map(|it| match it.succession.stage() {
@@ -81,9 +90,10 @@ impl InPlace {
                 "note: {} cannot connect as before, and tries again: {error}",
                 it.name()
             )),
-            Stage::Requested => {
-                Some(format!("note: {} has not closed, and keeps its new specification", it.name()))
-            }
+            Stage::Requested => Some(format!(
+                "note: {} has not closed, and returns to its previous specification when it has",
+                it.name()
+            )),
             _ => None,
         });
         notes.collect()

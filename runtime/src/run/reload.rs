@@ -29,10 +29,10 @@ use super::{
 };
 use crate::{
     engine::{FlowState, Planned, State},
-    executor,
+    executor, flow,
     reloads::{
-        Action, Change, ConnectorChange, Faulty, NothingToConfirm, Outcome, ReloadResult, Reply,
-        Request, Step,
+        Action, Change, ConnectorChange, Faulty, FlowChange, NothingToConfirm, Outcome,
+        ReloadResult, Reply, Request, Step,
     },
 };
 
@@ -159,8 +159,17 @@ impl Reloader {
         if self.supervisor.run.ends() {
             return;
         }
+        self.supervisor.run.reloads().set_confirmation(None);
+        let plan = Plan::of(confirmed, &self.flows);
+        if plan.is_empty() {
+            tracing::info!(
+                ?within,
+                "the reload was not confirmed, and the flows of before run already"
+            );
+            return;
+        }
         tracing::warn!(?within, "the reload was not confirmed, so the flows of before return");
-        let mut outcome = self.change_to(Plan::of(confirmed, &self.flows));
+        let mut outcome = self.change_to(plan);
         if outcome.result.is_failure() {
             let error =
                 "error: the reload was not confirmed, and the flows of before cannot return";
@@ -226,7 +235,7 @@ impl Reloader {
             .partition(|(it, _)| plan.ends(it.flow.name()));
         self.flows = kept;
         let ending: Vec<(Checked, Member)> = ending;
-        self.end(&ending);
+        self.end(&ending, None);
         if self.supervisor.run.ends() {
             let Faulty(error) = run_ends();
             return Outcome::of(ReloadResult::Refused, plan.changes, vec![error]);
@@ -237,6 +246,11 @@ impl Reloader {
             self.close(&mut in_place)?;
             Ok(later)
         });
+        if later.is_ok() && self.supervisor.run.ends() {
+            in_place.release(false);
+            let Faulty(error) = run_ends();
+            return Outcome::of(ReloadResult::Refused, plan.changes, vec![error]);
+        }
         let (started, errors) = match later {
             Ok(later) => {
                 planned.extend(later);
@@ -249,10 +263,10 @@ impl Reloader {
         };
         if errors.is_empty() {
             drop(in_place);
-            for (_, next) in plan.changed() {
+            for (change, next) in plan.changed() {
                 let mut flows = self.flows.iter_mut();
                 let running = flows.find(|(it, _)| it.flow.name() == next.flow.name());
-                running.into_iter().for_each(|(it, _)| *it = next.clone());
+                running.into_iter().for_each(|(it, _)| *it = continued(change, next, it));
             }
             self.flows.extend(started);
             self.supervisor.budget.divide();
@@ -321,7 +335,8 @@ impl Reloader {
         self.wait_for(Step::Closing, || in_place.are_closed());
         // If the run ends, the connectors are released so that their flows can drain.
         let is_ending = self.supervisor.run.ends();
-        let errors = if is_ending { Vec::new() } else { in_place.not_closed(TRIAL.as_secs()) };
+        let not_closed = || [in_place.not_closed(TRIAL.as_secs()), in_place.ended()].concat();
+        let errors = if is_ending { Vec::new() } else { not_closed() };
         if errors.is_empty() { Ok(()) } else { Err(errors) }
     }
 
@@ -340,12 +355,17 @@ impl Reloader {
         planned.into_iter().map(start).collect()
     }
 
-    /// Lets flows drain, and waits until they have ended. The engine bounds the time of a drain.
-    fn end(&self, flows: &[(Checked, Member)]) {
+    /// Lets flows drain, and waits until they have ended. The engine bounds the time of a drain. If the run ends meanwhile,
+    /// lets the connectors `in_place` connect, so that their flows can drain too.
+    fn end(&self, flows: &[(Checked, Member)], in_place: Option<&InPlace>) {
         flows.iter().for_each(|(_, member)| member.drain(self.supervisor.deadline));
         for (checked, member) in flows {
             self.enter(Step::Draining, Some(checked.flow.name()));
-            while !member.has_ended(LOOK) {}
+            while !member.has_ended(LOOK) {
+                if self.supervisor.run.ends() {
+                    in_place.into_iter().for_each(|it| it.release(false));
+                }
+            }
         }
     }
 
@@ -400,7 +420,7 @@ impl Reloader {
         errors.extend(in_place.closed());
         in_place.request_back();
         self.wait_for(Step::Closing, || in_place.are_closed());
-        self.end(started);
+        self.end(started, Some(&in_place));
         in_place.release(false);
         self.wait_for(Step::Connecting, || in_place.are_tried());
         errors.extend(in_place.not_restored());
@@ -430,4 +450,22 @@ impl Reloader {
         self.supervisor.budget.divide();
         Outcome::of(ReloadResult::Restored, plan.changes, errors)
     }
+}
+
+/// Returns the version `next` of a flow of which only connectors were replaced. Connectors that continue have read the
+/// files of their configurations as part of the version `earlier`.
+fn continued(change: &FlowChange, next: &Checked, earlier: &Checked) -> Checked {
+    let mut flow = flow::Flow::clone(&next.flow);
+    for connector in &mut flow.spec.connectors {
+        let name = &connector.name.value;
+        let is_replaced = |it: &ConnectorChange| it.connector == *name && !is_kept(it.change);
+        let mut connectors = earlier.flow.spec.connectors.iter();
+        let running = connectors.find(|it| it.name.value == *name);
+        if let Some(running) = running
+            && !change.connectors.iter().any(is_replaced)
+        {
+            connector.component.config.continue_from(&running.component.config);
+        }
+    }
+    Checked { flow: flow.into(), components: next.components.clone() }
 }

@@ -99,11 +99,11 @@ impl Clocked {
         started
     }
 
-    /// Waits until `is` returns `true`. The clock stands still, except while connectors try to connect.
+    /// Waits until `is` returns `true`. The clock stands still, except while connectors close or try to connect.
     fn until(&self, is: impl Fn(&Self) -> bool) {
         crate::peer::wait_until(|| {
             let progress = self.handle.reloads().status().in_progress;
-            if progress.is_some_and(|it| it.step == Step::Connecting) {
+            if progress.is_some_and(|it| matches!(it.step, Step::Closing | Step::Connecting)) {
                 self.advance(Duration::from_millis(10));
             }
             is(self)
@@ -172,7 +172,7 @@ fn files_are_not_applied_again_after_a_return() {
     run.until(|it| it.last().is_some_and(|it| it.result == ReloadResult::Returned));
     run.look(5);
     assert_eq!(run.reads.load(SeqCst), reads, "nobody has changed the file since");
-    assert_eq!(run.ask(Action::Plan).unwrap().flows[0].change.as_str(), "replaced");
+    assert_eq!(run.ask(Action::Plan).unwrap().flows[0].change.as_str(), "changed");
     // A later change is read as usual.
     run.write(&other());
     run.look(3);

@@ -36,9 +36,13 @@ fn unconfirmed_reload_returns_to_the_flows_of_before() {
     let returned = asked.until("/v1/flows", |it| it["reload"]["last"]["result"] == "returned");
     let reload = &returned["reload"];
     assert_eq!((&reload["generation"], &reload["returned"]), (&json!(2), &json!(1)));
+    let connectors = json!([
+        { "connector": "ticks", "change": "kept" },
+        { "connector": "output", "change": "replaced", "reason": "`config.path` has changed" },
+    ]);
     let changes = json!([
         { "flow": "a", "change": "kept" },
-        { "flow": "b", "change": "replaced", "reason": reload["last"]["flows"][1]["reason"] },
+        { "flow": "b", "change": "changed", "connectors": connectors },
         { "flow": "c", "change": "removed" },
     ]);
     assert_eq!(reload["last"]["flows"], changes);

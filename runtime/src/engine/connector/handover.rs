@@ -65,6 +65,8 @@ struct State {
     other: Option<Box<Replaceable>>,
     /// `true` if a failure of the connector does not fail the flow, but is left to the reload.
     is_on_trial: bool,
+    /// `true` if the connector need not wait once it has closed.
+    is_released: bool,
 }
 
 impl Debug for State {
@@ -101,6 +103,7 @@ impl Handover {
     /// Requests that the connector gets other parts. Has no effect if the connector has ended.
     pub(crate) fn request(&self, other: Box<Replaceable>) {
         self.0.update(|state| {
+            state.is_released = false;
             if !matches!(state.stage, Stage::Ended) {
                 state.stage = Stage::Requested;
             }
@@ -118,7 +121,7 @@ impl Handover {
                 (state.other.take(), false)
             }
             Stage::Exchanged | Stage::Tried(_) => {
-                state.stage = Stage::Requested;
+                (state.stage, state.is_released) = (Stage::Requested, false);
                 (None, true)
             }
             Stage::Failed(_) => {
@@ -132,12 +135,15 @@ impl Handover {
         is_requested
     }
 
-    /// Lets a connector that has closed exchange its parts and connect.
+    /// Lets a connector exchange its parts and connect, once it has closed. On trial, lets only a connector do so that has
+    /// closed already.
     pub(crate) fn release(&self, is_on_trial: bool) {
-        self.0.update(|state| {
-            if matches!(state.stage, Stage::Closed) {
-                (state.stage, state.is_on_trial) = (Stage::Released, is_on_trial);
+        self.0.update(|state| match state.stage {
+            Stage::Closed => (state.stage, state.is_on_trial) = (Stage::Released, is_on_trial),
+            Stage::Requested if !is_on_trial => {
+                (state.is_released, state.is_on_trial) = (true, false);
             }
+            _ => {}
         });
     }
 
@@ -148,6 +154,7 @@ impl Handover {
             state.is_on_trial = false;
             match state.stage {
                 Stage::Released => return None,
+                Stage::Requested if state.is_released => return None,
                 Stage::Ended => {}
                 _ => state.stage = Stage::Idle,
             }
@@ -184,6 +191,7 @@ impl Handover {
     fn ended(&self, fault: &Fault) -> bool {
         self.0.update(|state| {
             let next = match (&state.stage, fault) {
+                (Stage::Requested, _) if state.is_released => Stage::Released,
                 // A connector that fails permanently fails its flow, although a successor is ready.
                 (Stage::Requested, Fault::Final(_)) if !state.is_on_trial => return false,
                 (Stage::Requested, _) => Stage::Closed,

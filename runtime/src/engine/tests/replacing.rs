@@ -312,6 +312,24 @@ fn sink_whose_reload_ends_before_the_release_is_kept() {
     assert_eq!(delivered(&next), [""; 0]);
 }
 
+#[test]
+fn connector_that_closes_after_its_reload_is_handed_back() {
+    let (scene, silent, next) = (Scene::new(5), Silent::new(), Silent::new());
+    let planned = scene.plan(&silent.peer(), AT_ONCE);
+    let mut succession = succession(&planned, "peer", successor(&next.peer()));
+    let control = planned.control.clone();
+    let report = planned.run_with(async {
+        until(&control, || control.connector("peer").unwrap().in_flight() > 0).await;
+        replace(&control, &mut succession).await;
+        succession.request_back();
+        succession.release(false);
+        assert!(matches!(succession.stage(), Stage::Requested));
+        drop(succession);
+        silent.open();
+    });
+    scene.check(&report, &delivered(&silent.scripted));
+}
+
 /// Replaces a sink by a successor that fails, hands it back, and runs the flow to its end.
 fn hand_back(fails: impl FnOnce(&Peer), reconnect: flow::Retry) {
     let (scene, silent) = (Scene::new(20), Silent::new());

@@ -131,6 +131,11 @@ impl Config {
         lock(&self.read).as_ref().unwrap_or(&self.exact).clone()
     }
 
+    /// Makes the result of [`Config::last_read`] that of `running`, whose instance continues with this configuration.
+    pub(crate) fn continue_from(&mut self, running: &Self) {
+        self.read = running.read.clone();
+    }
+
     /// Returns [`Config::exact`] with the contents that the files to which it refers have now. `folder` is that of the
     /// flow file.
     ///
