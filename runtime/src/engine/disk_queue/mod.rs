@@ -24,7 +24,6 @@ mod tests;
 use std::{
     path::PathBuf,
     sync::{Arc, Mutex},
-    thread,
     time::Duration,
 };
 
@@ -36,6 +35,7 @@ use self::{
     identity::Identity, meter::Meter, opened::OpenQueue, opening::Opening, sink::QueueSink,
     source::QueueSource,
 };
+use crate::clock::Clock;
 use crate::dynamic::{BoxFuture, CodecRequirement, DynConnector, DynHalves, DynSink, DynSource};
 use crate::engine::{
     control::Control,
@@ -141,7 +141,7 @@ impl DiskQueue {
             }
             attempts += 1;
             // Another thread closes the log, in real time.
-            thread::sleep(RETRY);
+            executor::block_on(Clock::default().sleep(RETRY));
         }
     }
 }
