@@ -14,7 +14,7 @@ use std::io::{self, BufRead, Write};
 use std::path::{Path, PathBuf};
 use std::{fs, os::fd::OwnedFd, time::Duration};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
 
 use self::node::Node;
@@ -124,14 +124,18 @@ fn tool(name: &str, version: &str, fetch: impl FnOnce(&Path) -> Result<()>) -> R
     if folder.is_dir() {
         return Ok(folder);
     }
-    // The folder is renamed once it is complete, so that two processes can fetch the tool at the same time.
-    let part = tools.join(format!("{version}.{}", std::process::id()));
+    // One process fetches the tool, and the others wait for it: Maven fails if another Maven fills the same cache.
+    fs::create_dir_all(&tools)?;
+    let fetching = fs::File::create(tools.join(format!("{version}.lock")))?;
+    fetching.lock().with_context(|| format!("cannot lock the folder {}", tools.display()))?;
+    if folder.is_dir() {
+        return Ok(folder);
+    }
+    // The folder gets its name once it is complete, because a process may be killed meanwhile.
+    let part = tools.join(format!("{version}.new"));
     empty_folder(&part)?;
     fetch(&part)?;
-    if let Err(error) = fs::rename(&part, &folder) {
-        fs::remove_dir_all(&part)?;
-        ensure!(folder.is_dir(), "cannot create {}: {error}", folder.display());
-    }
+    fs::rename(&part, &folder).with_context(|| format!("cannot create {}", folder.display()))?;
     Ok(folder)
 }
 
