@@ -122,20 +122,26 @@ impl Watched {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::{fs, path::PathBuf};
 
     use super::{Watched, connectors};
-    use crate::flow::{self, Environment};
+    use crate::flow::{self, Environment, Flow};
 
-    #[test]
-    fn change_that_an_instance_has_read_is_no_reason_to_restart() {
-        let folder = tempfile::tempdir().unwrap();
+    /// Creates a flow whose connector refers to a file, and returns the paths of this file and of the flow.
+    fn scene(folder: &tempfile::TempDir) -> [PathBuf; 2] {
         let [file, path] = ["token", "flow.yaml"].map(|name| folder.path().join(name));
         let text = "connectors:
   in: { type: x, config: { token: '${file:token}' } }
 links: []";
         fs::write(&file, "one").unwrap();
         fs::write(&path, text).unwrap();
+        [file, path]
+    }
+
+    #[test]
+    fn change_that_an_instance_has_read_is_no_reason_to_restart() {
+        let folder = tempfile::tempdir().unwrap();
+        let [file, path] = scene(&folder);
         let draft = flow::read(&path, &Environment::default()).unwrap();
         let mut watched: Vec<Watched> = connectors(draft.flow()).collect();
         let watched = &mut watched[0];
@@ -157,15 +163,10 @@ links: []";
     #[test]
     fn kept_connector_notices_changes_since_its_instance() {
         let folder = tempfile::tempdir().unwrap();
-        let [file, path] = ["token", "flow.yaml"].map(|name| folder.path().join(name));
-        let text = "connectors:
-  in: { type: x, config: { token: '${file:token}' } }
-links: []";
-        fs::write(&file, "one").unwrap();
-        fs::write(&path, text).unwrap();
+        let [file, path] = scene(&folder);
         let read = || flow::read(&path, &Environment::default()).unwrap();
         let (earlier, config) =
-            (read(), |it: &flow::Flow| it.spec.connectors[0].component.config.clone());
+            (read(), |it: &Flow| it.spec.connectors[0].component.config.clone());
         config(earlier.flow()).read_again(folder.path()).unwrap();
         fs::write(&file, "two").unwrap();
         let mut next = read().flow().clone();

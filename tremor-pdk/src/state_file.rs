@@ -86,7 +86,7 @@ impl StateFile {
             match File::options().read(true).write(true).open(at.path) {
                 Ok(mut file) => {
                     at.lock(&file)?;
-                    // Another process may have given the name to a new file since this one was opened.
+                    // The name may belong to a new file of another process since this one was opened.
                     if has_name(at.path, &file) {
                         let mut contents = Vec::new();
                         file.read_to_end(&mut contents)
@@ -97,7 +97,7 @@ impl StateFile {
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     let new = at.begin_new()?;
-                    // Another process may have created its first file since the name was looked up.
+                    // The first file of another process may exist since the name was looked up.
                     if !at.path.exists() {
                         let file = at.rename(new, first)?;
                         sync_folder(at.path).map_err(|error| at.failed("write", &error))?;
@@ -205,7 +205,7 @@ const RETRIED: Duration = Duration::from_millis(100);
 /// Locks a file exclusively, in this process and in all others. Blocks the thread for up to 100 ms.
 ///
 /// # Errors
-/// Another open file has the lock, or the file system does not support locks.
+/// The lock belongs to another open file, or the file system does not support locks.
 pub fn lock_file(file: &File) -> Result<(), TryLockError> {
     let begin = Instant::now();
     let mut locked = file.try_lock();

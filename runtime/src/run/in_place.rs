@@ -1,6 +1,6 @@
 //! Connectors that a reload replaces while their flows run.
 //!
-//! All of them close before the first successor connects, so that they can exchange their ports.
+//! These connectors all close before the first successor connects, so that they can exchange their ports.
 
 use crate::engine::{Stage, Succession};
 

@@ -140,7 +140,7 @@ impl DiskQueue {
                 return opened;
             }
             attempts += 1;
-            // Another thread closes the log, in real time.
+            // The log is closed by another thread, so this wait is in real time.
             executor::block_on(Clock::default().sleep(RETRY));
         }
     }

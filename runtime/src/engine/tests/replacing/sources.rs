@@ -44,7 +44,7 @@ fn source_is_closed_before_its_successor_connects() {
     assert!(report.failure.is_none(), "{:?}", report.failure);
     assert_eq!(*was_closed.lock().unwrap(), [true]);
     assert_eq!(replaced.calls().last(), Some(&"close"));
-    // As after a lost connection, the source is not notified of events that are delivered later.
+    // The source is not notified of events that are delivered later, as after a lost connection.
     assert_eq!(sorted(&first.reports), pulls(3, false));
     assert_eq!(sorted(&second.reports), pulls(2, true));
     assert_eq!(delivered(&silent.scripted).len(), 15);
