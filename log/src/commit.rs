@@ -164,6 +164,11 @@ impl Committer {
                     Err(error) => return Err(error),
                 }
             }
+            let mut state = self.shared.lock();
+            if !state.is_settled_changed && !self.pool.lacks_space() {
+                // All work is done, so no failure lasts.
+                state.failure = None;
+            }
             return Ok(Progress::Idle);
         }
         let Some(written) = self.commit()? else { return Ok(Progress::Full) };

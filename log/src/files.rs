@@ -12,6 +12,10 @@ const SEGMENT: &str = ".segment";
 /// Ending of the names of files that are not complete yet. Opening removes them.
 const UNFINISHED: &str = ".new";
 
+/// Maximum number of attempts to lock a folder whose holder is not known, because it may have released the folder since
+/// the attempt failed.
+const ATTEMPTS: u32 = 3;
+
 /// The folder of a log.
 #[derive(Clone)]
 pub(crate) struct Files {
@@ -29,11 +33,16 @@ impl Files {
     /// Locks the folder until the returned file is dropped.
     pub(crate) fn acquire(&self) -> Result<Arc<dyn DiskFile>, OpenError> {
         let path = self.lock();
-        let lock = self.disk.lock(&path).map_err(at("lock", &path))?;
-        lock.ok_or_else(|| {
+        for _ in 0..ATTEMPTS {
+            if let Some(lock) = self.disk.lock(&path).map_err(at("lock", &path))? {
+                return Ok(lock);
+            }
             let holder = self.disk.holder(&path).ok().flatten();
-            OpenError::InUse(InUse { path: self.dir.clone(), holder })
-        })
+            if holder.is_some() {
+                return Err(OpenError::InUse(InUse { path: self.dir.clone(), holder }));
+            }
+        }
+        Err(OpenError::InUse(InUse { path: self.dir.clone(), holder: None }))
     }
 
     pub(crate) fn identity(&self) -> PathBuf {

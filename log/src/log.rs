@@ -130,16 +130,25 @@ impl Log {
         self.shared.lock().settled.ranges().len() >= self.max_ranges
     }
 
+    /// Returns whether a record is settled.
+    pub fn is_settled(&self, number: u64) -> bool {
+        self.shared.lock().settled.contains(number)
+    }
+
     /// Settles a record: it is not read again, and its space is reused. Until this is durable, which takes a moment, a
     /// crash makes the record appear again.
     pub fn settle(&self, number: u64) {
         let mut state = self.shared.lock();
         state.settled.insert(number, number);
-        state.is_settled_changed = true;
+        let was_changed = std::mem::replace(&mut state.is_settled_changed, true);
         // The next attempt finds out whether there is a segment now.
         state.is_full = false;
-        state.is_woken = true;
-        self.shared.work.notify_all();
+        let was_woken = std::mem::replace(&mut state.is_woken, true);
+        drop(state);
+        // The commit thread waits for the first change only, so that not each settled record wakes it.
+        if !was_changed || !was_woken {
+            self.shared.work.notify_all();
+        }
     }
 
     /// Refuses the records that wait, with [`NotDurable::Full`], unless the next attempt finds a segment for them. Call

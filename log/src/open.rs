@@ -24,6 +24,12 @@ use crate::state::{Live, Shared, State};
 /// that may wait for the disk.
 const MOST_WAITING: u64 = STAGING / HEADER_LEN as u64;
 
+/// Least bytes of segments that are scanned by several threads.
+const MANY: u64 = 32 << 20;
+
+/// Maximum number of threads that scan. With more, a disk that rotates would be slower.
+const MOST_SCANNING: usize = 4;
+
 /// An open log, without a thread.
 pub(crate) struct Opening {
     pub(crate) committer: Committer,
@@ -225,6 +231,11 @@ impl Repair<'_> {
         let (mut unsettled, mut free) = (Vec::new(), free);
         for segment in free.iter().map(|it| &it.0).chain(scanner.segments()) {
             self.pool.add_existing(segment.id, segment.len);
+        }
+        let bytes: u64 = scanner.segments().map(|it| it.len).sum();
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        if bytes >= MANY && threads > 1 {
+            scanner.scan_ahead(self.files, threads.min(MOST_SCANNING));
         }
         while let Some(scanned) = scanner.next(self.files) {
             let Scanned { segment, scan, damage, .. } = scanned?;

@@ -100,6 +100,11 @@ impl Pool {
         self.free.len() < 2 && !self.is_disk_full && self.may_grow(false)
     }
 
+    /// Returns whether the next record may find no segment because the disk had no space.
+    pub(crate) fn lacks_space(&self) -> bool {
+        self.is_disk_full && self.free.len() < 2
+    }
+
     /// Fills about `bytes` of the next segment. Returns `true` if the segment is ready.
     pub(crate) fn prepare(&mut self, bytes: u64) -> Result<bool, DeviceError> {
         let result = self.fill(bytes);

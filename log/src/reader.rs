@@ -58,7 +58,7 @@ impl Reader {
             let before = walker.last();
             let step = walker.next(part.end).map_err(at("read", &path))?;
             let record = match step {
-                Step::Record { number, offset, len } => {
+                Step::Record { number, offset, len } if number > self.last => {
                     let bytes = walker.bytes(offset, len, part.end).map_err(at("read", &path))?;
                     Some(Record { number, bytes: bytes.to_vec() })
                 }
@@ -73,9 +73,8 @@ impl Reader {
             }
             match (step, record) {
                 (Step::Record { number, .. }, Some(record)) => {
-                    let is_due = number > self.last && !state.settled.contains(number);
-                    self.last = self.last.max(number);
-                    if is_due {
+                    self.last = number;
+                    if !state.settled.contains(number) {
                         return Ok(Some(record));
                     }
                 }
@@ -90,6 +89,7 @@ impl Reader {
                         state.damaged_parts += 1;
                         state.settled.insert(before + 1, part.last);
                         state.is_settled_changed = true;
+                        self.shared.work.notify_all();
                         walker.skip(part.end, part.last);
                     }
                     if !part.is_complete {
@@ -98,6 +98,7 @@ impl Reader {
                     self.next_sequence = part.sequence + 1;
                     self.current = None;
                 }
+                // The record was skipped.
                 (Step::Record { .. }, None) => {}
             }
         }
@@ -116,6 +117,7 @@ impl Reader {
             let mut state = self.shared.lock();
             state.settled.insert(before + 1, number - 1);
             state.is_settled_changed = true;
+            self.shared.work.notify_all();
         }
         Ok(())
     }
@@ -132,7 +134,10 @@ impl Reader {
         {
             self.current = None;
         }
-        let (sequence, live) = state.live.range(self.next_sequence..).next()?;
+        // No record of a segment is left if the reader has returned or skipped its last one.
+        let is_left = |it: &Live| !it.is_sealed || it.last > self.last;
+        let mut segments = state.live.range(self.next_sequence..);
+        let (sequence, live) = segments.find(|(_, it)| is_left(it))?;
         if self.current.as_ref().is_none_or(|it| it.0 != *sequence) {
             let before = live.first.saturating_sub(1);
             let walker = Walker::new(Arc::clone(&live.file), live.epoch, DATA, before);
@@ -159,6 +164,11 @@ impl Reader {
         self.next_sequence = found.map_or(0, |it| *it.0);
         self.current = None;
         self.last = number.saturating_sub(1);
+    }
+
+    /// Skips the records up to the record `number`. Segments that contain no later record are not read.
+    pub fn skip_to(&mut self, number: u64) {
+        self.last = self.last.max(number);
     }
 
     /// Returns the record `number`, which was returned before, or `None` if it is settled or damaged. Reads it also

@@ -4,7 +4,7 @@ use crate::error::{DeviceError, at};
 use crate::faults::fault;
 use crate::files::Files;
 use crate::find::Segment;
-use crate::layout::{BLOCK, align, u64_at};
+use crate::layout::{BLOCK, align, is_zero, u64_at};
 use crate::record::{HEADER_LEN, events, may_be_new};
 use crate::report::{Damage, DamageKind, RecordInfo};
 use crate::segment::DATA;
@@ -179,8 +179,10 @@ fn tail(
         if bytes.is_empty() {
             break;
         }
-        if let Some(at) = bytes.iter().rposition(|it| *it != 0) {
-            last = Some(from + at as u64 + 1);
+        let mut blocks = bytes.chunks(BLOCK as usize).enumerate();
+        if let Some((index, block)) = blocks.rfind(|(_, block)| !is_zero(block)) {
+            let at = block.iter().rposition(|it| *it != 0).unwrap_or(0);
+            last = Some(from + index as u64 * BLOCK + at as u64 + 1);
         }
         from += bytes.len() as u64;
     }

@@ -1,6 +1,9 @@
 //! Scans the segments of a log in their order.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 
 use crate::commit::Previous;
 use crate::error::DeviceError;
@@ -17,6 +20,10 @@ const MOST_SCANS: u32 = 8;
 /// Segments with records, in their order, and what is known from those that were scanned.
 pub(crate) struct Scanner {
     linked: VecDeque<Linked>,
+    /// Scans of the same segments that were made ahead.
+    ahead: VecDeque<Option<Scan>>,
+    /// The settled numbers on which these scans depend.
+    ahead_settled: Settled,
     /// The settled numbers. Numbers of records that are lost are added.
     pub(crate) settled: Settled,
     /// The end of the last segment that was scanned.
@@ -66,6 +73,8 @@ impl Scanner {
         }
         let scanner = Self {
             linked,
+            ahead: VecDeque::new(),
+            ahead_settled: Settled::default(),
             settled,
             previous: Previous::default(),
             highest: 0,
@@ -81,13 +90,43 @@ impl Scanner {
         self.linked.iter().map(|it| &it.segment)
     }
 
+    /// Scans all segments with several threads, so that [`Scanner::next`] need not. A scan that finds damage is discarded,
+    /// because the numbers that it settles may concern the segments that follow.
+    pub(crate) fn scan_ahead(&mut self, files: &Files, threads: usize) {
+        let settled = &self.settled;
+        let linked = &*self.linked.make_contiguous();
+        let scans: Vec<Mutex<Option<Scan>>> = linked.iter().map(|_| Mutex::default()).collect();
+        let next = AtomicUsize::new(0);
+        let begin = || {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            linked.get(at).zip(scans.get(at))
+        };
+        let work = || {
+            while let Some((linked, found)) = begin() {
+                *found.lock().unwrap_or_else(PoisonError::into_inner) =
+                    scan_intact(files, linked, settled);
+            }
+        };
+        thread::scope(|scope| {
+            for _ in 1..threads {
+                // Without a thread, this one has more to do.
+                let _ = thread::Builder::new().name("log".to_owned()).spawn_scoped(scope, work);
+            }
+            work();
+        });
+        let scans = scans.into_iter().map(Mutex::into_inner);
+        self.ahead = scans.map(|it| it.unwrap_or_else(PoisonError::into_inner)).collect();
+        self.ahead_settled = self.settled.clone();
+    }
+
     /// Scans the next segment. After an error, the next call continues behind the segment.
     pub(crate) fn next(&mut self, files: &Files) -> Option<Result<Scanned, DeviceError>> {
         let linked = self.linked.pop_front()?;
+        let ahead = self.ahead.pop_front().flatten();
         let header = linked.segment.header;
         let mut damage: Vec<_> = self.missing(files, &linked.segment).into_iter().collect();
         self.settled.insert(self.previous.last.saturating_add(1), header.first.saturating_sub(1));
-        let skipped = linked.known.filter(|it| self.settled.covers(header.first, it.last));
+        let skipped = linked.known.filter(|_| is_settled(&linked, &self.settled));
         if let Some(known) = skipped {
             self.highest = self.highest.max(known.last);
             self.previous =
@@ -108,9 +147,17 @@ impl Scanner {
             damage.push(Damage { kind, path, from: 0, to: DATA, records: 0, kept: None });
         }
         let mut records = Vec::new();
-        let scan = match self.scan(files, &linked, &mut damage, &mut records) {
-            Ok(scan) => scan,
-            Err(error) => return Some(Err(error)),
+        // A scan depends on which of its records are settled.
+        let ahead = ahead.filter(|it| {
+            let within = |settled: &Settled| settled.within(header.first, it.last);
+            within(&self.settled) == within(&self.ahead_settled)
+        });
+        let scan = match ahead {
+            Some(scan) => scan,
+            None => match self.scan(files, &linked, &mut damage, &mut records) {
+                Ok(scan) => scan,
+                Err(error) => return Some(Err(error)),
+            },
         };
         self.highest = self.highest.max(scan.highest);
         if linked.known.is_none() {
@@ -162,4 +209,19 @@ impl Scanner {
         let kind = DamageKind::Missing;
         Some(Damage { kind, path, from: 0, to: 0, records, kept: None })
     }
+}
+
+/// Returns whether all records of a segment are settled, so that it need not be scanned.
+fn is_settled(linked: &Linked, settled: &Settled) -> bool {
+    linked.known.is_some_and(|it| settled.covers(linked.segment.header.first, it.last))
+}
+
+/// Scans a segment. Returns `None` if all of its records are settled, if it is damaged, or if it cannot be read.
+fn scan_intact(files: &Files, linked: &Linked, settled: &Settled) -> Option<Scan> {
+    if is_settled(linked, settled) {
+        return None;
+    }
+    let (mut found, mut damage) = (settled.clone(), Vec::new());
+    let scan = scan(files, linked, &mut found, &mut damage, None).ok()?;
+    (damage.is_empty() && found == *settled).then_some(scan)
 }

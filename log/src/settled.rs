@@ -38,6 +38,15 @@ impl Settled {
         }
     }
 
+    /// Returns the ranges of settled numbers from `first` to `last`, in ascending order.
+    pub(crate) fn within(&self, first: u64, last: u64) -> Vec<(u64, u64)> {
+        let from = self.ranges.partition_point(|range| range.1 < first);
+        let ranges = self.ranges[from..].iter().take_while(|range| range.0 <= last);
+        let all = std::iter::once((0, self.position)).chain(ranges.copied());
+        let within = all.map(|range| (range.0.max(first), range.1.min(last)));
+        within.filter(|range| range.0 <= range.1).collect()
+    }
+
     /// Settles the numbers from `first` to `last`.
     pub(crate) fn insert(&mut self, first: u64, last: u64) {
         let first = first.max(self.position + 1);
@@ -138,6 +147,10 @@ mod tests {
                 }
                 let is_covered = (first..=last + 2).all(|it| numbers.contains(&it));
                 assert_eq!(settled.covers(first, last + 2), is_covered);
+                let within = settled.within(first, last + 9);
+                let within: Vec<_> = within.into_iter().flat_map(|it| it.0..=it.1).collect();
+                let expected: Vec<_> = numbers.range(first..=last + 9).copied().collect();
+                assert_eq!(within, expected);
                 let bytes = encode(&settled, 5, true);
                 let expected =
                     Positions::Valid { counter: 5, settled: settled.clone(), is_closed: true };

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use crate::disk::DiskFile;
-use crate::layout::{BLOCK, align};
+use crate::layout::{BLOCK, align, is_zero};
 use crate::record::{HEADER_LEN, header, is_intact};
 
 /// Bytes that one read asks for, so that small records do not cost a read each.
@@ -144,9 +144,15 @@ impl Walker {
     fn next_magic(&mut self, mut at: u64, limit: u64) -> io::Result<u64> {
         while at + HEADER_LEN as u64 <= limit {
             let bytes = self.bytes(at, READ.min(limit - at), limit)?;
-            let position = bytes.chunks_exact(8).position(|it| it.starts_with(b"TRB2"));
-            if let Some(position) = position {
-                return Ok(at + position as u64 * 8);
+            // Most of a segment that is not full is zeros.
+            let mut blocks = bytes.chunks(BLOCK as usize).zip((at..).step_by(BLOCK as usize));
+            let found = blocks.find_map(|(block, at)| {
+                let words = || block.chunks_exact(8).position(|it| it.starts_with(b"TRB2"));
+                let position = if is_zero(block) { None } else { words() };
+                position.map(|it| at + it as u64 * 8)
+            });
+            if let Some(found) = found {
+                return Ok(found);
             }
             if bytes.len() < 8 {
                 break;

@@ -45,6 +45,30 @@ fn full_log_waits_until_records_are_settled() {
     assert_eq!(log.read_all().last().map(|it| it.number), Some(19));
 }
 
+#[test]
+fn skipped_records_and_their_segments_are_not_read() {
+    let disk = SimDisk::new(1);
+    let mut log = Stepped::open(&disk, 4).unwrap();
+    fill(&mut log);
+    assert_eq!(run(&mut log), Progress::Full);
+    let next = |log: &mut Stepped| log.next().map(|it| it.number);
+    assert_eq!(next(&mut log), Some(1));
+    log.skip_to(3);
+    assert_eq!(next(&mut log), Some(4));
+    log.skip_to(2);
+    assert_eq!(next(&mut log), Some(5));
+    log.skip_to(14);
+    assert_eq!(next(&mut log), Some(15));
+    // The segments are sealed.
+    log.skip_to(18);
+    disk.fail_reads(true);
+    assert!(log.next_or_error().unwrap().is_none());
+    disk.fail_reads(false);
+    log.settle(1, 6);
+    assert_eq!(run(&mut log), Progress::Idle);
+    assert_eq!(next(&mut log), Some(19));
+}
+
 /// Their numbers are not used again, and the log does not miss them.
 #[test]
 fn refused_records_do_not_come_back() {
@@ -68,6 +92,24 @@ fn refused_records_do_not_come_back() {
     let mut log = Stepped::open(&disk, 4).unwrap();
     assert!(log.opened.damage.is_empty());
     assert_eq!(numbers(&mut log), expected);
+}
+
+/// The disk stays full, and nothing is appended that would show that the log has segments again.
+#[test]
+fn failure_ends_when_settled_records_have_freed_segments() {
+    let disk = SimDisk::new(1);
+    let mut log = Stepped::open(&disk, 8).unwrap();
+    disk.set_space(disk.used() + 3 * SEGMENT as usize);
+    let count = fill(&mut log) as u64;
+    assert_eq!(run(&mut log), Progress::Full);
+    log.shared.lock().refuses_waiting = true;
+    assert_eq!(log.committer.take_refused().len(), 1);
+    assert_eq!(run(&mut log), Progress::Idle);
+    assert!(log.shared.lock().failure.is_some(), "the next record has no segment");
+    log.settle(1, count - 1);
+    while log.committer.rest() == Progress::Worked {}
+    assert_eq!(run(&mut log), Progress::Idle);
+    assert_eq!(log.shared.lock().failure, None);
 }
 
 #[test]
@@ -183,6 +225,15 @@ fn second_opener_and_other_owner_change_nothing() {
         "cannot open the log /var/log for `other`: it belongs to `tests`; set another folder";
     assert_eq!(error(&disk, "other"), message);
     assert_eq!(disk.digest(), before);
+    Stepped::open(&disk, 4).unwrap();
+}
+
+/// The system tells first that the folder is locked, and then by whom.
+#[test]
+fn folder_that_is_released_meanwhile_is_not_in_use() {
+    let disk = SimDisk::new(1);
+    let _log = Stepped::open(&disk, 4).unwrap();
+    disk.release_next_lock();
     Stepped::open(&disk, 4).unwrap();
 }
 

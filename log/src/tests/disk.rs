@@ -18,6 +18,8 @@ struct World {
     inodes: Vec<Inode>,
     dirs: BTreeMap<PathBuf, Dir>,
     locked: BTreeSet<usize>,
+    /// `true` if the next lock whose holder is asked for is released before the holder is known.
+    releases_lock: bool,
     /// Operations that changed or synced something.
     operations: u64,
     /// The operation at which the machine stops.
@@ -31,7 +33,6 @@ struct World {
     fails_syncs_only: bool,
     /// Bytes of all files that the disk has space for.
     space: usize,
-    /// `true` if each operation is printed.
     is_traced: bool,
 }
 
@@ -139,6 +140,7 @@ impl SimDisk {
             inodes: Vec::new(),
             dirs,
             locked: BTreeSet::new(),
+            releases_lock: false,
             operations: 0,
             stops_at: None,
             is_stopped: false,
@@ -179,6 +181,11 @@ impl SimDisk {
         self.world().fails_reads = fails;
     }
 
+    /// Releases the next lock whose holder is asked for, before the holder is known.
+    pub(super) fn release_next_lock(&self) {
+        self.world().releases_lock = true;
+    }
+
     pub(super) fn set_space(&self, bytes: usize) {
         self.world().space = bytes;
     }
@@ -187,12 +194,10 @@ impl SimDisk {
         self.world().used()
     }
 
-    /// Returns the number of operations that changed or synced something.
     pub(super) fn operations(&self) -> u64 {
         self.world().operations
     }
 
-    /// Prints each operation.
     pub(super) fn trace(&self, is_traced: bool) {
         self.world().is_traced = is_traced;
     }
@@ -385,6 +390,9 @@ impl Disk for SimDisk {
     fn holder(&self, path: &Path) -> io::Result<Option<u32>> {
         let mut world = self.world();
         let inode = world.file(path)?;
+        if std::mem::take(&mut world.releases_lock) {
+            world.locked.clear();
+        }
         Ok(inode.filter(|it| world.locked.contains(it)).map(|_| 1))
     }
 

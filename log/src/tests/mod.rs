@@ -1,5 +1,6 @@
 //! Tests on a simulated disk, and on that of the system.
 
+mod ahead;
 mod behaviour;
 mod crash;
 mod disk;

@@ -89,6 +89,10 @@ impl Stepped {
         self.reader.next()
     }
 
+    pub(super) fn skip_to(&mut self, number: u64) {
+        self.reader.skip_to(number);
+    }
+
     /// Reads a record again, with a reader of its own.
     pub(super) fn again(&self, number: u64) -> Option<Record> {
         let mut reader = Reader::new(Arc::clone(&self.shared), DIR.into(), self.max_ranges);
