@@ -47,6 +47,9 @@ pub enum Compression {
     Gzip,
     /// Zstandard.
     Zstd,
+    /// A block of snappy, for types of bodies that consist of such a block. The configuration cannot name this variant.
+    #[serde(skip)]
+    SnappyBlock,
 }
 
 /// The way in which values of fields become parts of bodies.

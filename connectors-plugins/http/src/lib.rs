@@ -11,6 +11,7 @@ mod exchange;
 mod io;
 mod payload;
 pub mod prometheus;
+mod protobuf;
 pub mod s3;
 pub mod server;
 mod systems;

@@ -5,9 +5,18 @@ use std::num::NonZeroUsize;
 use tremor_pdk::units::Interval;
 
 /// Declares the configuration of a system: the given keys, and those of all requests. The method `keys` returns the
-/// latter.
+/// latter. The key `compression` has the given type, or that of the crate.
 macro_rules! sink_config {
     ($(#[$attribute:meta])* pub(crate) struct $name:ident { $($keys:tt)* }) => {
+        $crate::exchange::sink_config! {
+            compression: $crate::Compression,
+            $(#[$attribute])* pub(crate) struct $name { $($keys)* }
+        }
+    };
+    (
+        compression: $compression:ty,
+        $(#[$attribute:meta])* pub(crate) struct $name:ident { $($keys:tt)* }
+    ) => {
         $(#[$attribute])*
         #[tremor_pdk::config]
         #[derive(Clone)]
@@ -24,7 +33,7 @@ macro_rules! sink_config {
             pub tls: Option<tremor_pdk::net::tls::Tls>,
             /// Compression of request bodies.
             #[serde(default)]
-            pub compression: crate::Compression,
+            pub compression: $compression,
             /// Maximum time from the first byte of a request to the last byte of its response.
             #[serde(default = "crate::exchange::config::timeout")]
             pub timeout: tremor_pdk::units::Interval,
@@ -47,7 +56,7 @@ macro_rules! sink_config {
                     headers: &self.headers,
                     auth: self.auth.as_ref(),
                     tls: self.tls.as_ref(),
-                    compression: self.compression,
+                    compression: self.compression.into(),
                     timeout: self.timeout,
                     connect_timeout: self.connect_timeout,
                     idle_timeout: self.idle_timeout,

@@ -5,12 +5,14 @@
 //! refuses. A [`Protocol`] determines how events become bodies and what responses mean.
 
 pub(crate) mod answer;
+mod asking;
 mod compression;
 pub(crate) mod config;
 mod connection;
 mod endpoint;
 mod pool;
 mod protocol;
+mod question;
 mod secrets;
 mod sink;
 mod target;
@@ -19,11 +21,13 @@ mod url;
 
 pub use self::sink::Posts;
 pub(crate) use self::{
+    compression::{STORED_HEAD, put_stored_head},
     config::sink_config,
     connection::Answer,
     endpoint::{Endpoint, Keys, header_value},
     pool::Pool,
-    protocol::{Caches, Common, Item, Items, Part, Protocol, Response, Verdict},
+    protocol::{Caches, Common, Item, Items, Part, Protocol, Response, Verdict, is_by_content},
+    question::{Channel, Channels, Question},
     secrets::Secrets,
     sink::JsonPosts,
     target::{Target, Targets},

@@ -63,16 +63,26 @@ impl Pool {
             // Detects errors in the files before the first request.
             tls.client_config().await?;
         }
+        Self::with_proxy(context, endpoint, Descriptors::new(context)?).map(Arc::new)
+    }
+
+    /// Creates a pool for a server that is reached through the proxy that the environment names, if it names one.
+    ///
+    /// # Errors
+    /// The proxy cannot be used.
+    pub(crate) fn with_proxy(
+        host: &Host,
+        endpoint: Arc<Endpoint>,
+        descriptors: Descriptors,
+    ) -> Result<Self> {
         let url = &endpoint.url;
-        let proxy = Proxy::from_environment(context, &url.address()?, url.is_tls)?;
+        let proxy = Proxy::from_environment(host, &url.address()?, url.is_tls)?;
         if let Some(proxy) = &proxy {
-            tremor_pdk::info!(context, "sends through {proxy}");
+            tremor_pdk::info!(host, "sends through {proxy}");
         }
-        let descriptors = Descriptors::new(context)?;
         let authorization = proxy.as_ref().and_then(authorization);
         let secrets = endpoint.secrets.and(authorization.as_ref());
-        let direct = Self::without_proxy(context, endpoint, descriptors);
-        Ok(Arc::new(Self { proxy, secrets, ..direct }))
+        Ok(Self { proxy, secrets, ..Self::without_proxy(host, endpoint, descriptors) })
     }
 
     /// Creates a pool for a server that no proxy can reach, such as a service of the machine itself.

@@ -9,6 +9,7 @@ use super::{
     answer::Remedies,
     connection::Answer,
     endpoint::Endpoint,
+    question::{Channel, Question},
     secrets::Secrets,
     target::{Target, Targets},
     url::Url,
@@ -158,6 +159,25 @@ pub(crate) trait Protocol: Send + Sync {
         _part: &Part<'_, '_>,
     ) -> Result<Vec<(usize, Error)>> {
         Ok(Vec::new())
+    }
+
+    /// Returns the channel of a new request, and of the question about it, if the peer has channels.
+    fn channel(&self) -> Option<Channel> {
+        None
+    }
+
+    /// Returns the question that the peer has to answer after it has accepted a request, before its items are
+    /// delivered. Returns `None` if accepted items are delivered.
+    ///
+    /// # Errors
+    /// The response has not what the question needs.
+    fn question(&self, _response: &Response<'_>) -> Result<Option<Question>> {
+        Ok(None)
+    }
+
+    /// Returns whether the peer has processed the items, by its response to the question, whose status is a success.
+    fn is_processed(&self, _response: &Response<'_>) -> bool {
+        true
     }
 }
 

@@ -15,7 +15,7 @@ use hyper::{
 use tremor_pdk::{Demand, ErrorPolicy, LimitedLog, ParallelSink, RawEvent, prelude::*, warn};
 
 use super::{
-    answer,
+    answer, asking,
     pool::Pool,
     protocol::{Caches, Item, Items, Part, Protocol, Response, Verdict, is_by_content},
     target::{Groups, Rendered, Target, Targets},
@@ -126,12 +126,15 @@ impl Posts {
         let (content_type, compression) =
             (protocol.content_type(&body), protocol.common().endpoint.compression);
         let body = compression.apply(&self.host, body).await?;
+        let channel = protocol.channel();
+        let with_channel = channel.as_ref().map(|it| it.added_to(&target.headers));
+        let target_headers = with_channel.as_ref().unwrap_or(&target.headers);
         let head = || {
             let mut head = Request::builder().method(protocol.method());
             if let Some(headers) = head.headers_mut() {
                 headers.extend(content_type.clone().map(|value| (CONTENT_TYPE, value)));
                 headers.extend(compression.encoding().map(|value| (CONTENT_ENCODING, value)));
-                headers.extend(target.headers.clone());
+                headers.extend(target_headers.clone());
             }
             head
         };
@@ -142,7 +145,14 @@ impl Posts {
         if answer.status.is_success() {
             let rejected = protocol.rejected(&response, part);
             self.has_accepted.store(true, Ordering::Relaxed);
-            return rejected.map_err(|error| Failure { error, scope: Scope::Target });
+            let by_target = |error| Failure { error, scope: Scope::Target };
+            let rejected = rejected.map_err(by_target)?;
+            if let Some(question) = protocol.question(&response).map_err(by_target)? {
+                let asked =
+                    asking::ask((&self.host, &self.pool), protocol, &question, target_headers);
+                asked.await.map_err(by_target)?;
+            }
+            return Ok(rejected);
         }
         if let Some(verdict) = protocol.verdict(&response, part) {
             return Err(verdict.into());

@@ -187,8 +187,19 @@ pub(crate) fn escape_json(out: &mut String, at: usize) {
 
 /// Appends a text, escaped for a string in JSON.
 pub(crate) fn push_json(out: &mut String, text: &str) {
-    let mut from = 0;
-    for (at, byte) in text.bytes().enumerate() {
+    let bytes = text.as_bytes();
+    // The text before `from` was appended, and the one before `at` has nothing else to escape.
+    let (mut from, mut at) = (0, 0);
+    while at < bytes.len() {
+        match bytes[at..].first_chunk().copied().map(first_escaped) {
+            Some(Some(offset)) => at += offset,
+            Some(None) => {
+                at += WORD;
+                continue;
+            }
+            None => {}
+        }
+        let byte = bytes[at];
         let short = match byte {
             b'"' => "\\\"",
             b'\\' => "\\\\",
@@ -196,7 +207,10 @@ pub(crate) fn push_json(out: &mut String, text: &str) {
             b'\r' => "\\r",
             b'\t' => "\\t",
             0..0x20 => "\\u00",
-            _ => continue,
+            _ => {
+                at += 1;
+                continue;
+            }
         };
         out.push_str(&text[from..at]);
         out.push_str(short);
@@ -204,9 +218,26 @@ pub(crate) fn push_json(out: &mut String, text: &str) {
             let digit = |it: u8| char::from(b"0123456789abcdef"[usize::from(it)]);
             out.extend([digit(byte >> 4), digit(byte & 15)]);
         }
-        from = at + 1;
+        at += 1;
+        from = at;
     }
     out.push_str(&text[from..]);
+}
+
+/// Number of bytes that [`first_escaped`] examines together.
+const WORD: usize = size_of::<u64>();
+
+/// Returns the position of the first byte that a string of JSON has to escape.
+fn first_escaped(bytes: [u8; WORD]) -> Option<usize> {
+    const ONES: u64 = u64::MAX / 255;
+    const HIGHS: u64 = ONES << 7;
+    let word = u64::from_le_bytes(bytes);
+    // The highest bit of each byte of the word that is less than `limit`. Of the bits above the lowest one, some may be
+    // set for bytes that are not less.
+    let less = |word: u64, limit: u8| word.wrapping_sub(ONES * u64::from(limit)) & !word & HIGHS;
+    let equal = |byte: u8| less(word ^ (ONES * u64::from(byte)), 1);
+    let found = less(word, 0x20) | equal(b'"') | equal(b'\\');
+    (found != 0).then(|| found.trailing_zeros() as usize / 8)
 }
 
 /// Returns whether a path has a segment that refers to another folder: `.` or `..`, also percent-encoded.
@@ -223,7 +254,7 @@ pub(crate) fn has_dots(path: &str) -> bool {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{escape_json, has_dots, percent_encode, percent_encode_invalid};
+    use super::{escape_json, has_dots, percent_encode, percent_encode_invalid, push_json};
     use tremor_pdk::net::percent_decode;
 
     fn after(prefix: &str, value: &str, escape: impl Fn(&mut String, usize)) -> String {
@@ -262,6 +293,15 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn pushed_text_is_a_string_of_json(text in "([a-z]{0,9}|[\\x00-\\x7f]|é|\\PC){0,20}") {
+            let mut out = "\"".to_owned();
+            push_json(&mut out, &text);
+            out.push('"');
+            prop_assert!(!out.bytes().any(|byte| byte < 0x20), "{out:?}");
+            prop_assert_eq!(serde_json::from_str::<String>(&out).unwrap(), text);
+        }
+
         #[test]
         fn encoded_value_is_plain_and_can_be_decoded(value in any::<String>()) {
             let encoded = after("ä/", &value, percent_encode);

@@ -63,6 +63,9 @@ pub struct Config {
     /// `false` to leave the contents of objects out of the signatures, which saves a hash of all data.
     #[serde(default = "sign_payload")]
     pub sign_payload: bool,
+    /// Checksum of objects and of their parts, which the server compares and stores. Default: `crc32`, or `none` with
+    /// `endpoint`.
+    pub checksum: Option<Checksum>,
     /// TLS settings for URLs with `https`. Default: the server's certificate is verified with the root certificates of
     /// the system.
     pub tls: Option<Tls>,
@@ -115,6 +118,17 @@ pub enum Compression {
     Zstd,
 }
 
+/// Checksum of objects and of their parts.
+#[tremor_pdk::config]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum Checksum {
+    /// No checksum. The server may compute one by itself.
+    None,
+    /// CRC-32.
+    Crc32,
+}
+
 /// Encryption of objects by the server.
 #[tremor_pdk::config]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,6 +169,9 @@ pub enum Credentials {
     /// The endpoint of the container, which the environment variables `AWS_CONTAINER_CREDENTIALS_RELATIVE_URI` or
     /// `AWS_CONTAINER_CREDENTIALS_FULL_URI` name.
     Container,
+    /// The role that the environment variable `AWS_ROLE_ARN` names, with the token in the file that
+    /// `AWS_WEB_IDENTITY_TOKEN_FILE` names.
+    WebIdentity,
     /// The metadata service of an EC2 instance.
     Instance(Instance),
 }

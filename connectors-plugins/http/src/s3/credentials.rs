@@ -82,21 +82,23 @@ impl Provider {
         }
     }
 
-    /// Creates a provider for the key `credentials`.
+    /// Creates a provider for the key `credentials`. `region` is that of the bucket.
     ///
     /// # Errors
     /// An error of the kind configuration.
     pub(super) fn new(
         credentials: Option<&Credentials>,
+        region: &str,
         host: &Host,
         descriptors: &Descriptors,
     ) -> Result<Self> {
         let variables = |name: &str| env::var(name).ok().filter(|it| !it.is_empty());
-        Self::with_variables(credentials, host, descriptors, variables)
+        Self::with_variables(credentials, region, host, descriptors, variables)
     }
 
     fn with_variables(
         credentials: Option<&Credentials>,
+        region: &str,
         host: &Host,
         descriptors: &Descriptors,
         variables: Variables,
@@ -115,6 +117,7 @@ impl Provider {
         };
         let container =
             || Service::container(variables, host, descriptors).map(|it| it.map(service));
+        let role = || Service::role(variables, region, host, descriptors).map(|it| it.map(service));
         let sources = match credentials {
             Some(Credentials::Keys(keys)) => vec![Source::Keys(configured(keys)?.into())],
             Some(Credentials::Environment) => vec![Source::Environment],
@@ -125,9 +128,16 @@ impl Provider {
                      or `AWS_CONTAINER_CREDENTIALS_FULL_URI`, which ECS and EKS set",
                 )
             })?],
+            Some(Credentials::WebIdentity) => vec![role()?.ok_or_else(|| {
+                Error::configuration(
+                    "`credentials: web_identity` needs the environment variables `AWS_ROLE_ARN` and \
+                     `AWS_WEB_IDENTITY_TOKEN_FILE`, which EKS sets for service accounts with a role",
+                )
+            })?],
             Some(Credentials::Instance(found)) => vec![instance(found)?],
             None => {
                 let mut sources = vec![Source::Environment, file(&CredentialsFile::default())];
+                sources.extend(role()?);
                 sources.extend(container()?);
                 let is_disabled = variables("AWS_EC2_METADATA_DISABLED")
                     .is_some_and(|it| it.eq_ignore_ascii_case("true"));

@@ -43,7 +43,8 @@ use tremor_pdk::{Descriptors, NoSource, prelude::*};
 
 pub use self::{
     config::{
-        AccessKeys, Compression, Config, Credentials, CredentialsFile, Encryption, Instance, Rotate,
+        AccessKeys, Checksum, Compression, Config, Credentials, CredentialsFile, Encryption,
+        Instance, Rotate,
     },
     sink::Archive,
 };
@@ -83,8 +84,12 @@ impl Connector for S3 {
             *state = Some(Arc::new(context.blocking(move || State::open(&path)).await??));
         }
         let descriptors = Descriptors::new(context)?;
-        let credentials =
-            Provider::new(settings.config.credentials.as_ref(), context, &descriptors)?;
+        let credentials = Provider::new(
+            settings.config.credentials.as_ref(),
+            &settings.region,
+            context,
+            &descriptors,
+        )?;
         let pool = Pool::new(context, settings.endpoint.clone()).await?;
         let client = Client::new(context, settings.clone(), pool, credentials);
         Ok(Halves::sink(Archive::new(context, client, state.clone())))

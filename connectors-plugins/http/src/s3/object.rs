@@ -13,7 +13,7 @@ use tremor_pdk::{Error, Host, Memory, Result, lock, oneshot};
 use super::{
     answer::Failure,
     encoder::Encoder,
-    requests::Client,
+    requests::{Client, Uploaded},
     state::{Recorded, State, Upload, transient},
 };
 
@@ -160,7 +160,7 @@ impl Object {
 /// An upload in parts.
 struct Parts {
     id: String,
-    tags: Vec<String>,
+    uploaded: Vec<Uploaded>,
     recorded: Recorded,
     /// `true` if the upload may have begun more than once, because a request to begin it had no answer.
     is_ambiguous: bool,
@@ -219,7 +219,7 @@ impl Storing {
                 .map_err(|failure| failure.error);
         };
         self.upload(&mut parts, last).await?;
-        let completed = client.complete(&object.key, &parts.id, &parts.tags).await;
+        let completed = client.complete(&object.key, &parts.id, &parts.uploaded).await;
         completed.map_err(|failure| failure.error)?;
         if !parts.is_ambiguous
             && let Err(error) = parts.recorded.end().await
@@ -255,14 +255,13 @@ impl Storing {
         if !is_ambiguous {
             recorded.set_id(&id).await.map_err(transient)?;
         }
-        Ok(Parts { id, tags: Vec::new(), recorded, is_ambiguous })
+        Ok(Parts { id, uploaded: Vec::new(), recorded, is_ambiguous })
     }
 
     async fn upload(&self, parts: &mut Parts, bytes: Vec<u8>) -> Result<()> {
-        let (key, number) = (&self.object.key, parts.tags.len() + 1);
+        let (key, number) = (&self.object.key, parts.uploaded.len() + 1);
         let uploaded = self.client.upload(key, &parts.id, number, Bytes::from(bytes)).await;
-        let tag = uploaded.map_err(|Failure { error, .. }| error)?;
-        parts.tags.push(tag);
+        parts.uploaded.push(uploaded.map_err(|Failure { error, .. }| error)?);
         Ok(())
     }
 }

@@ -39,6 +39,9 @@ const RESPONSE: usize = 256 << 10;
 /// Length in bytes above which a body is hashed on a thread that may block.
 const AT_ONCE: usize = 256 << 10;
 
+/// Header with the algorithm of the checksums of the parts of an upload.
+const ALGORITHM: HeaderName = HeaderName::from_static("x-amz-checksum-algorithm");
+
 /// The client of one bucket.
 pub(super) struct Client {
     pub(super) host: Host,
@@ -55,19 +58,38 @@ struct Unsigned<'r> {
     parameters: &'r [(&'r str, &'r str)],
     headers: &'r [(HeaderName, HeaderValue)],
     body: Bytes,
+    /// `true` if the body is an object or a part of one.
+    is_content: bool,
+}
+
+/// A part that the server has stored.
+pub(super) struct Uploaded {
+    tag: String,
+    /// `None` without checksums.
+    checksum: Option<String>,
+}
+
+/// Digests of the body of a request.
+struct Digests {
+    /// Hash for the signature.
+    hash: String,
+    /// Checksum for the server; `None` unless the body is a part of an object that has checksums.
+    checksum: Option<String>,
 }
 
 /// The successful response to a request.
 struct Sent {
     headers: HeaderMap,
     body: String,
+    /// Checksum of the body of the request.
+    checksum: Option<String>,
     /// Number of times that the request was sent.
     times: u32,
 }
 
 impl<'r> Unsigned<'r> {
     const fn new(method: &'static str, key: &'r str) -> Self {
-        Self { method, key, parameters: &[], headers: &[], body: Bytes::new() }
+        Self { method, key, parameters: &[], headers: &[], body: Bytes::new(), is_content: false }
     }
 }
 
@@ -85,13 +107,18 @@ impl Client {
     /// Stores an object with one request.
     pub(super) async fn put(&self, key: &str, body: Bytes) -> Result<(), Failure> {
         let headers = &self.settings.headers;
-        self.send(Unsigned { headers, body, ..Unsigned::new("PUT", key) }).await.map(drop)
+        let request = Unsigned { headers, body, is_content: true, ..Unsigned::new("PUT", key) };
+        self.send(request).await.map(drop)
     }
 
     /// Begins an upload in parts. Returns its ID, and whether the server may have begun further uploads of this object,
     /// because the request was sent more than once.
     pub(super) async fn create(&self, key: &str) -> Result<(String, bool), Failure> {
-        let (headers, parameters) = (&self.settings.headers[..], &[("uploads", "")][..]);
+        let mut headers = self.settings.headers.clone();
+        if self.settings.has_checksums {
+            headers.push((ALGORITHM, HeaderValue::from_static("CRC32")));
+        }
+        let (headers, parameters) = (&headers[..], &[("uploads", "")][..]);
         let sent =
             self.send(Unsigned { parameters, headers, ..Unsigned::new("POST", key) }).await?;
         let id = xml::text(&sent.body, "UploadId").filter(|id| !id.is_empty() && id.len() <= 4_096);
@@ -99,37 +126,43 @@ impl Client {
         Ok((id.into_owned(), sent.times > 1))
     }
 
-    /// Uploads a part, and returns its tag.
+    /// Uploads a part.
     pub(super) async fn upload(
         &self,
         key: &str,
         id: &str,
         number: usize,
         body: Bytes,
-    ) -> Result<String, Failure> {
+    ) -> Result<Uploaded, Failure> {
         let number = number.to_string();
         let parameters = &[("partNumber", &*number), ("uploadId", id)];
-        let sent = self.send(Unsigned { parameters, body, ..Unsigned::new("PUT", key) }).await?;
+        let request = Unsigned { parameters, body, is_content: true, ..Unsigned::new("PUT", key) };
+        let sent = self.send(request).await?;
         let tag =
             sent.headers.get(ETAG).and_then(|it| it.to_str().ok()).filter(|it| !it.is_empty());
-        tag.map(str::to_owned).ok_or_else(|| unexpected("ETag"))
+        let tag = tag.map(str::to_owned).ok_or_else(|| unexpected("ETag"))?;
+        Ok(Uploaded { tag, checksum: sent.checksum })
     }
 
-    /// Joins the parts with these tags to an object. Succeeds also if an earlier attempt, whose answer was lost, has
+    /// Joins parts to an object. Succeeds also if an earlier attempt, whose answer was lost, has
     /// completed the upload.
     pub(super) async fn complete(
         &self,
         key: &str,
         id: &str,
-        tags: &[String],
+        parts: &[Uploaded],
     ) -> Result<(), Failure> {
         let mut body =
             "<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">"
                 .to_owned();
-        for (number, tag) in (1..).zip(tags) {
+        for (number, Uploaded { tag, checksum }) in (1..).zip(parts) {
             body.extend(["<Part><PartNumber>", &number.to_string(), "</PartNumber><ETag>"]);
             xml::escape(tag, &mut body);
-            body += "</ETag></Part>";
+            body += "</ETag>";
+            if let Some(checksum) = checksum {
+                body.extend(["<ChecksumCRC32>", checksum, "</ChecksumCRC32>"]);
+            }
+            body += "</Part>";
         }
         body += "</CompleteMultipartUpload>";
         let (parameters, body) = (&[("uploadId", id)][..], Bytes::from(body));
@@ -178,25 +211,15 @@ impl Client {
 
     /// Sends a request until it succeeds, fails permanently or has failed [`ATTEMPTS`] times.
     async fn send(&self, request: Unsigned<'_>) -> Result<Sent, Failure> {
-        let hash = match (self.settings.config.sign_payload, request.body.len()) {
-            (_, 0) => EMPTY.to_owned(),
-            (false, _) => UNSIGNED.to_owned(),
-            (true, ..=AT_ONCE) => sign::sha256(&request.body),
-            (true, _) => {
-                let body = request.body.clone();
-                self.host
-                    .blocking(move || sign::sha256(&body))
-                    .await
-                    .map_err(Failure::of_preparation)?
-            }
-        };
+        let digests = self.digests(&request).await?;
         let (mut attempt, mut has_renewed) = (1, false);
         // The pool sends a request again if its connection was closed before a response began.
         let times = AtomicU32::new(0);
         loop {
-            let failure = match self.attempt(&request, &hash, &times).await {
+            let failure = match self.attempt(&request, &digests, &times).await {
                 Ok((headers, body)) => {
-                    return Ok(Sent { headers, body, times: times.into_inner() });
+                    let (checksum, times) = (digests.checksum, times.into_inner());
+                    return Ok(Sent { headers, body, checksum, times });
                 }
                 Err(failure) => failure,
             };
@@ -215,10 +238,30 @@ impl Client {
         }
     }
 
+    /// Returns the digests of the body of a request.
+    async fn digests(&self, request: &Unsigned<'_>) -> Result<Digests, Failure> {
+        let body = request.body.clone();
+        let is_hashed = self.settings.config.sign_payload && !body.is_empty();
+        let has_checksum = self.settings.has_checksums && request.is_content;
+        let digest = move || {
+            let hash = if is_hashed {
+                sign::sha256(&body)
+            } else {
+                let fixed = if body.is_empty() { EMPTY } else { UNSIGNED };
+                fixed.to_owned()
+            };
+            Digests { hash, checksum: has_checksum.then(|| sign::checksum(&body)) }
+        };
+        if request.body.len() <= AT_ONCE || !(is_hashed || has_checksum) {
+            return Ok(digest());
+        }
+        self.host.blocking(digest).await.map_err(Failure::of_preparation)
+    }
+
     async fn attempt(
         &self,
         request: &Unsigned<'_>,
-        hash: &str,
+        Digests { hash, checksum }: &Digests,
         times: &AtomicU32,
     ) -> Result<(HeaderMap, String), Failure> {
         let Settings { base, region, .. } = &*self.settings;
@@ -242,6 +285,7 @@ impl Client {
             ("x-amz-date", &stamp),
         ];
         headers.extend(keys.session_token.as_deref().map(|token| ("x-amz-security-token", token)));
+        headers.extend(checksum.as_deref().map(|checksum| ("x-amz-checksum-crc32", checksum)));
         let others = request.headers.iter();
         headers.extend(
             others.map(|(name, value)| (name.as_str(), value.to_str().unwrap_or_default())),

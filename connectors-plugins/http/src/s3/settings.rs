@@ -9,7 +9,7 @@ use tremor_pdk::{
 };
 
 use super::{
-    config::{Config, Encryption},
+    config::{Checksum, Config, Encryption},
     keys::{Format, KeyTemplate},
 };
 use crate::{
@@ -41,6 +41,8 @@ pub(super) struct Settings {
     pub(super) format: Option<Format>,
     /// Headers of each new object.
     pub(super) headers: Vec<(HeaderName, HeaderValue)>,
+    /// `true` if objects and their parts have checksums.
+    pub(super) has_checksums: bool,
     /// Length of the parts of an object, in bytes.
     pub(super) part_bytes: usize,
     /// Path of the state file.
@@ -78,7 +80,21 @@ impl Settings {
         }
         let part_bytes = usize::try_from(max_bytes / PARTS).unwrap_or(PART).max(PART);
         let headers = headers(&config, format)?;
-        Ok(Self { config, region, endpoint, base, keys, format, headers, part_bytes, state })
+        // Stores other than AWS may reject the headers.
+        let default = if config.endpoint.is_some() { Checksum::None } else { Checksum::Crc32 };
+        let has_checksums = config.checksum.unwrap_or(default) == Checksum::Crc32;
+        Ok(Self {
+            config,
+            region,
+            endpoint,
+            base,
+            keys,
+            format,
+            headers,
+            has_checksums,
+            part_bytes,
+            state,
+        })
     }
 
     /// Returns the URL of the server, without a path.
@@ -120,11 +136,7 @@ pub(super) fn server(
 fn endpoint(config: &Config, region: &str, is_path_style: bool, host: &Host) -> Result<Endpoint> {
     let url = match &config.endpoint {
         Some(endpoint) => parse_endpoint("endpoint", endpoint)?,
-        None => {
-            let domain =
-                if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" };
-            parse_endpoint("region", &format!("https://s3.{region}.{domain}"))?
-        }
+        None => parse_endpoint("region", &format!("https://s3.{region}.{}", domain(region)))?,
     };
     if config.tls.is_some() && !url.is_tls {
         return Err(Error::configuration(
@@ -175,6 +187,11 @@ fn check_bucket(bucket: &str) -> Result<()> {
         "invalid `bucket` `{}`: expected 3 to 63 characters of `a` to `z`, `0` to `9`, `-` and `.`, without a path",
         bucket.escape_debug()
     )))
+}
+
+/// Returns the domain of the services of AWS in a region.
+pub(super) fn domain(region: &str) -> &'static str {
+    if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" }
 }
 
 /// Returns the region of the configuration or the environment.

@@ -4,6 +4,8 @@
 
 use std::fmt::Write;
 
+use base64::{Engine, engine::general_purpose::STANDARD};
+use flate2::Crc;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
@@ -94,6 +96,13 @@ pub(super) fn query(parameters: &[(&str, &str)]) -> String {
 /// Returns the SHA-256 of `bytes` in hexadecimal.
 pub(super) fn sha256(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
+}
+
+/// Returns the CRC-32 of an object or a part, as headers have it.
+pub(super) fn checksum(bytes: &[u8]) -> String {
+    let mut crc = Crc::new();
+    crc.update(bytes);
+    STANDARD.encode(crc.sum().to_be_bytes())
 }
 
 fn hmac(key: &[u8], text: &str) -> [u8; 32] {

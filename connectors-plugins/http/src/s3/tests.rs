@@ -14,7 +14,7 @@ use tremor_pdk::{
 };
 
 use self::fake::{BUCKET, Fake, PART, REGION, Reaction, keys};
-use super::{Archive, Config, S3};
+use super::{Archive, Config, S3, sign};
 
 /// The connector with short parts, so that tests need little data.
 struct ShortParts(S3);
@@ -200,6 +200,34 @@ fn long_object_is_uploaded_in_parts() {
     }
     let state = std::fs::read_to_string(folder.path().join("state")).unwrap();
     assert!(state.contains("\"uploads\": []"), "{state}");
+}
+
+/// The fake compares the checksums with the contents.
+#[test]
+fn objects_and_their_parts_have_checksums() {
+    let (fake, folder) = (Fake::new(), tempfile::tempdir().unwrap());
+    for (count, header, value) in [
+        // The CRC-32 of the only line and its line feed, and the name of the algorithm.
+        (1, "x-amz-checksum-crc32", sign::checksum((line(0) + "\n").as_bytes())),
+        (30, "x-amz-checksum-algorithm", "CRC32".to_owned()),
+    ] {
+        let host = TestHost::new();
+        let keys = with_state("x", folder.path()) + r#", "checksum": "crc32""#;
+        let mut sink = connect(&host, &fake, &keys);
+        for answer in sink.deliver_together(&batches(0, count)).unwrap() {
+            answer.unwrap();
+        }
+        sink.stop().unwrap();
+        fake.expect_no_faults();
+        let (_, object) = fake.store().objects.pop_first().unwrap();
+        assert_eq!(object.headers[header], value);
+    }
+}
+
+#[test]
+fn checksum_has_the_form_of_the_header() {
+    // The check value of CRC-32, 0xCBF43926, in base64.
+    assert_eq!(sign::checksum(b"123456789"), "y/Q5Jg==");
 }
 
 #[test]

@@ -51,27 +51,31 @@ pub(crate) fn time(key: Option<&Template>, format: &str) -> Result<Text> {
     Ok(Text::new("time", Some(&shown), template, MOST_TEXT))
 }
 
-/// Templates that become an object of JSON with texts.
+/// Templates that become an object of JSON with texts, or labels in the notation of Prometheus.
 pub(crate) struct Members {
-    /// Names, escaped for JSON, and the texts of the values.
+    /// The beginnings of the members, up to the texts of their values, and these texts.
     members: Vec<(String, Text)>,
     /// Number of the cache for the first template.
     first: usize,
 }
 
 impl Members {
-    /// Creates the members for the templates of the key `key`. Their caches have the numbers from `first` on.
+    /// Creates the members of an object for the templates of the key `key`. Their caches have the numbers from `first`
+    /// on.
     pub(crate) fn new(key: &str, templates: &BTreeMap<String, Template>, first: usize) -> Self {
-        let member = |(name, template): (&String, &Template)| {
-            let mut escaped = String::new();
-            push_json(&mut escaped, name);
-            (escaped, text(&format!("{key}.{name}"), template))
-        };
-        Self { members: templates.iter().map(member).collect(), first }
+        let texts = texts(key, templates).map(|(name, text)| (member_start(name), text));
+        Self { members: texts.collect(), first }
     }
 
-    /// Appends the object for an event, without the members whose text is empty or needs a field that the event does
-    /// not have. Returns `false` and appends nothing if no members are left.
+    /// Creates labels for templates, as [`Members::new`] does: `{NAME="TEXT",…}`. The escapes of JSON in the texts are
+    /// also those of Go, in which servers read labels.
+    pub(crate) fn labels(key: &str, templates: &BTreeMap<String, Template>, first: usize) -> Self {
+        let texts = texts(key, templates).map(|(name, text)| (format!("{name}=\""), text));
+        Self { members: texts.collect(), first }
+    }
+
+    /// Appends the object or the labels for an event, without the members whose text is empty or needs a field that the
+    /// event does not have. Returns `false` and appends nothing if no members are left.
     ///
     /// # Errors
     /// An error that makes the event a dead letter: a text is too long.
@@ -82,10 +86,10 @@ impl Members {
         out: &mut String,
     ) -> Result<bool> {
         let start = out.len();
-        for ((name, text), number) in self.members.iter().zip(self.first..) {
+        for ((member, text), number) in self.members.iter().zip(self.first..) {
             let before = out.len();
             out.push_str(if before == start { "{" } else { "," });
-            if !append_member(name, text, event, (caches, number), out)? {
+            if !append_member(member, text, event, (caches, number), out)? {
                 out.truncate(before);
             }
         }
@@ -97,21 +101,38 @@ impl Members {
     }
 }
 
-/// Appends `"NAME":"TEXT"` for an event, with the cache of the given number. Returns `false` if the text is empty or
-/// needs a field that the event does not have; `out` may then have further bytes.
+/// Returns the texts of the templates of the key `key`, with their names.
+pub(crate) fn texts<'t>(
+    key: &str,
+    templates: &'t BTreeMap<String, Template>,
+) -> impl Iterator<Item = (&'t str, Text)> {
+    templates
+        .iter()
+        .map(move |(name, template)| (&**name, text(&format!("{key}.{name}"), template)))
+}
+
+/// Returns the beginning of a member of an object, up to the text of its value: `"NAME":"`.
+pub(crate) fn member_start(name: &str) -> String {
+    let mut start = "\"".to_owned();
+    push_json(&mut start, name);
+    start.push_str("\":\"");
+    start
+}
+
+/// Appends a member for an event: its beginning `start`, the text, and a quotation mark. Uses the cache of the given
+/// number. Returns `false` if the text is empty or needs a field that the event does not have; `out` may then have
+/// further bytes.
 ///
 /// # Errors
 /// An error that makes the event a dead letter: the text is too long.
 pub(crate) fn append_member(
-    name: &str,
+    start: &str,
     text: &Text,
     event: EventRef<'_>,
     (caches, number): (&mut Caches, usize),
     out: &mut String,
 ) -> Result<bool> {
-    out.push('"');
-    out.push_str(name);
-    out.push_str("\":\"");
+    out.push_str(start);
     let from = out.len();
     let is_present = text.render_if_present(event, out, caches.of(number))?;
     if !is_present || out.len() == from {
@@ -166,17 +187,20 @@ pub(crate) fn check_json(message: &[u8]) -> Result<()> {
     }
 }
 
-/// Returns a body with the messages of items as lines of JSON. Line feeds within a message, which are spaces of JSON,
-/// are replaced, because a line feed ends the message.
+/// Returns a body with the messages of items as lines of JSON.
 pub(crate) fn json_lines(part: &[Item<'_>]) -> Vec<u8> {
     let mut body = Vec::with_capacity(part.iter().map(|item| item.length).sum());
-    for item in part {
-        let start = body.len();
-        body.extend_from_slice(item.event.raw().trim_ascii());
-        if memchr::memchr(b'\n', &body[start..]).is_some() {
-            body[start..].iter_mut().filter(|byte| **byte == b'\n').for_each(|it| *it = b' ');
-        }
-        body.push(b'\n');
-    }
+    part.iter().for_each(|item| push_json_line(&mut body, item.event));
     body
+}
+
+/// Appends the message of an event as a line of JSON. Line feeds within the message, which are spaces of JSON, are
+/// replaced, because a line feed ends the message.
+pub(crate) fn push_json_line(body: &mut Vec<u8>, event: RawEvent<'_>) {
+    let start = body.len();
+    body.extend_from_slice(event.raw().trim_ascii());
+    if memchr::memchr(b'\n', &body[start..]).is_some() {
+        body[start..].iter_mut().filter(|byte| **byte == b'\n').for_each(|it| *it = b' ');
+    }
+    body.push(b'\n');
 }

@@ -168,8 +168,7 @@ impl Config {
             headers: &headers,
             auth: self.auth.as_ref(),
             tls: self.tls.as_ref(),
-            // The protocol has a compression of its own.
-            compression: Compression::None,
+            compression: Compression::SnappyBlock,
             timeout: self.timeout.unwrap_or(timeout()),
             connect_timeout: self.connect_timeout.unwrap_or(connect_timeout()),
             idle_timeout: self.idle_timeout.unwrap_or(idle_timeout()),

@@ -8,17 +8,13 @@ use std::{
 
 use tremor_pdk::{Error, Result};
 
-use super::wire::{put_bytes, put_varint, varint_len};
-use crate::prometheus::{
-    number::MS,
-    sample::{Labels, METRIC_NAME, Sample},
+use crate::{
+    prometheus::{
+        number::MS,
+        sample::{Labels, METRIC_NAME, Sample},
+    },
+    protobuf::{FIRST, SECOND, field_len, put_pair, put_varint, varint_len},
 };
-
-/// Field 1 of a message, with bytes: the series of a request, the labels of a series, the name of a label.
-const FIRST: u8 = 1 << 3 | 2;
-
-/// Field 2 of a message, with bytes: the samples of a series, the value of a label.
-const SECOND: u8 = 2 << 3 | 2;
 
 /// Field 1 of a sample: its value, a double.
 const VALUE: u8 = 1 << 3 | 1;
@@ -77,15 +73,7 @@ impl Encoder {
         labels.sort();
         let start = self.labels.len();
         for (name, value) in labels.iter() {
-            let length = 2
-                + varint_len(name.len() as u64)
-                + name.len()
-                + varint_len(value.len() as u64)
-                + value.len();
-            self.labels.push(FIRST);
-            put_varint(length as u64, &mut self.labels);
-            put_bytes(FIRST, name.as_bytes(), &mut self.labels);
-            put_bytes(SECOND, value.as_bytes(), &mut self.labels);
+            put_pair(FIRST, name, value, &mut self.labels);
         }
         let point = Point {
             series: 0,
@@ -93,7 +81,7 @@ impl Encoder {
             value: sample.value,
             position,
         };
-        let length = len_of_field(self.labels.len() - start + point.len_in_series());
+        let length = field_len(self.labels.len() - start + point.len_in_series());
         if length > most {
             self.labels.truncate(start);
             return Err(Error::bad_data(format_args!(
@@ -139,11 +127,11 @@ impl Encoder {
         // `inner` is the length of the current series without its own head, and `total` that of the series before.
         for point in &self.points[start..] {
             if end == start || point.series != self.points[end - 1].series {
-                total += len_of_field(inner);
+                total += if inner == 0 { 0 } else { field_len(inner) };
                 inner = self.series[point.series].len();
             }
             inner += point.len_in_series();
-            if total + len_of_field(inner) > most && end > start {
+            if total + field_len(inner) > most && end > start {
                 break;
             }
             end += 1;
@@ -179,11 +167,6 @@ impl Point {
 
     /// Returns the length of the message with the head of its field, in bytes.
     const fn len_in_series(&self) -> usize {
-        len_of_field(self.len())
+        field_len(self.len())
     }
-}
-
-/// Returns the length of a field with `length` bytes, in bytes; 0 for a field without bytes, which is omitted.
-const fn len_of_field(length: usize) -> usize {
-    if length == 0 { 0 } else { 1 + varint_len(length as u64) + length }
 }

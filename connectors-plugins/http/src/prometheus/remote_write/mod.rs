@@ -17,7 +17,6 @@ mod request;
 mod sink;
 #[cfg(test)]
 mod tests;
-mod wire;
 
 use std::{sync::Arc, time::Duration};
 

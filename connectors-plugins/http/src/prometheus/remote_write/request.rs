@@ -5,11 +5,13 @@ use tremor_pdk::{
     serde::{Serialize, Serializer, ser::SerializeMap},
 };
 
-use super::wire::{Malformed, Payload, Reader, Slice};
-use crate::prometheus::{
-    family::{is_label_name, is_metric_name},
-    number::{self, MS},
-    sample::{METRIC_NAME, MOST_LABEL_BYTES, MOST_LABELS},
+use crate::{
+    prometheus::{
+        family::{is_label_name, is_metric_name},
+        number::{self, MS},
+        sample::{METRIC_NAME, MOST_LABEL_BYTES, MOST_LABELS},
+    },
+    protobuf::{Malformed, Payload, Reader, Slice},
 };
 
 /// Bytes of a node of a document. An estimate of the memory of an event.

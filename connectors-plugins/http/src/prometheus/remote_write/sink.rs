@@ -11,7 +11,6 @@ use std::{
 
 use hyper::{
     Request, StatusCode,
-    body::Bytes,
     header::{CONTENT_ENCODING, CONTENT_TYPE},
 };
 use tremor_pdk::{Counter, Demand, ErrorPolicy, LimitedLog, ParallelSink, prelude::*, warn};
@@ -24,6 +23,7 @@ use crate::{
     exchange::{
         Endpoint, Pool,
         answer::{self, Remedies},
+        is_by_content,
     },
     prometheus::{
         labels::AddedLabels,
@@ -40,9 +40,6 @@ const LINGER: Duration = Duration::from_millis(100);
 /// Maximum number of bytes to read of a response's body.
 const RESPONSE: usize = 64 << 10;
 
-/// Length in bytes above which a request is compressed on a thread that may block.
-const AT_ONCE: usize = 256 << 10;
-
 /// Number of samples that the peer may refuse alone, other than because of their order, before the remaining samples of
 /// the delivery are not sent.
 const MOST_REFUSED: usize = 20;
@@ -55,10 +52,6 @@ const BY_ORDER: [&str; 4] =
 /// Texts of responses with the status 500 with which Prometheus 2.42 refuses a sample. The request would have this status
 /// each time it is sent.
 const BY_TEXT: [&str; 2] = ["too old sample", "invalid sample"];
-
-/// Statuses with which a peer refuses the contents of a request.
-const BY_CONTENT: [StatusCode; 3] =
-    [StatusCode::BAD_REQUEST, StatusCode::PAYLOAD_TOO_LARGE, StatusCode::UNPROCESSABLE_ENTITY];
 
 /// Configuration of a sink that was checked.
 pub(crate) struct Sending {
@@ -151,10 +144,7 @@ impl Writes {
             // The runtime truncates the delay to whole milliseconds, so add one.
             return Err(deferred.retry_after(time + Duration::from_millis(1)).into());
         }
-        let length = request.len();
-        let compress = move || snap::raw::Encoder::new().compress_vec(&request);
-        let body = if length > AT_ONCE { host.blocking(compress).await? } else { compress() };
-        let body = Bytes::from(body.map_err(Error::internal)?);
+        let body = self.endpoint.compression.apply(host, request).await?;
         let head = || {
             Request::post("/")
                 .header(CONTENT_TYPE, CONTENT)
@@ -174,7 +164,7 @@ impl Writes {
         let remedies = Remedies::default();
         let error = answer::refusal(host, url, &pool.secrets, &answer, is_retried, &remedies);
         pool.pause(error.delay());
-        let is_by_content = !is_retried && (is_by_text || BY_CONTENT.contains(&status));
+        let is_by_content = !is_retried && (is_by_text || is_by_content(status));
         let is_by_order = is_by_content && BY_ORDER.iter().any(|part| text.contains(part));
         Err(Failure { error, is_by_content, is_by_order })
     }
@@ -183,13 +173,14 @@ impl Writes {
     fn is_retried(&self, status: StatusCode) -> bool {
         match status {
             _ if self.sending.retry_statuses.contains(&status.as_u16()) => true,
-            // The specification forbids sending a request again after any status 4xx except 429. But after 401 and 407,
-            // the credentials are wrong, and not the samples.
+            // The specification forbids sending a request again after any status 4xx except 429. But after 401, 403 and
+            // 407, the credentials are wrong, and not the samples.
             StatusCode::TOO_MANY_REQUESTS
             | StatusCode::UNAUTHORIZED
+            | StatusCode::FORBIDDEN
             | StatusCode::PROXY_AUTHENTICATION_REQUIRED => true,
             // The configuration is probably wrong as long as the peer has accepted no request.
-            StatusCode::FORBIDDEN | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => {
+            StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => {
                 !self.has_accepted.load(Ordering::Relaxed)
             }
             _ if status.is_redirection() => !self.has_accepted.load(Ordering::Relaxed),

@@ -10,14 +10,17 @@ use std::{
 use tremor_pdk::{Descriptors, Result, testing::TestHost};
 
 use super::{Provider, Variables};
-use crate::s3::config::Credentials;
+use crate::{
+    s3::config::Credentials,
+    testing::{Reply, Server},
+};
 
 fn provider(host: &TestHost, config: &str, variables: Variables) -> Result<Provider> {
     host.follow_real_time();
     let credentials: Option<Credentials> = serde_json::from_str(config).unwrap();
     Provider::check(credentials.as_ref())?;
     let (host, descriptors) = (host.host(), Descriptors::new(&host.host())?);
-    Provider::with_variables(credentials.as_ref(), &host, &descriptors, variables)
+    Provider::with_variables(credentials.as_ref(), "eu-central-1", &host, &descriptors, variables)
 }
 
 /// Returns the access key ID, the secret and the token.
@@ -90,6 +93,7 @@ fn missing_keys_are_named_with_all_their_sources() {
             "invalid `credentials.instance.endpoint`",
         ),
         (r#""container""#, "AWS_CONTAINER_CREDENTIALS_FULL_URI"),
+        (r#""web_identity""#, "`AWS_WEB_IDENTITY_TOKEN_FILE`"),
     ] {
         let error = provider(&host, config, none).err().unwrap().to_string();
         assert!(error.contains(part) && !error.contains("hidden"), "{error}");
@@ -216,4 +220,57 @@ fn container_is_asked_with_its_token() {
     let head = service.join().unwrap();
     assert!(head.starts_with("GET /v2/keys?id=1 HTTP/1.1\r\n"), "{head}");
     assert!(head.contains("authorization: a-token\r\n"), "{head}");
+}
+
+#[test]
+fn role_is_assumed_with_the_token_of_its_file() {
+    static STS: std::sync::OnceLock<[String; 2]> = std::sync::OnceLock::new();
+    let folder = tempfile::tempdir().unwrap();
+    let token = folder.path().join("token");
+    fs::write(&token, "a/token=\n").unwrap();
+    let server = Server::start(|request| {
+        assert_eq!(request.target(), "/");
+        assert!(request.has("content-type: application/x-www-form-urlencoded"), "{}", request.head);
+        if request.text().contains("WebIdentityToken=old") {
+            let body = "<ErrorResponse><Error><Code>ExpiredTokenException</Code><Message>old</Message></Error></ErrorResponse>";
+            return Reply::With(400, "", body.to_owned());
+        }
+        assert_eq!(
+            request.text(),
+            "Action=AssumeRoleWithWebIdentity&Version=2011-06-15&RoleArn=arn%3Aaws%3Aiam%3A%3A1%3Arole%2Fr\
+             &RoleSessionName=tremor&WebIdentityToken=a%2Ftoken%3D"
+        );
+        Reply::ok(
+            "<AssumeRoleWithWebIdentityResponse xmlns=\"https://sts.amazonaws.com/doc/2011-06-15/\">\
+             <AssumeRoleWithWebIdentityResult><Credentials><SessionToken>T=</SessionToken>\
+             <SecretAccessKey>S/</SecretAccessKey><Expiration>2000-01-01T01:00:00Z</Expiration>\
+             <AccessKeyId>A</AccessKeyId></Credentials></AssumeRoleWithWebIdentityResult>\
+             </AssumeRoleWithWebIdentityResponse>",
+        )
+    });
+    let url = format!("http://{}", server.address);
+    STS.set([url, token.display().to_string()]).unwrap();
+    let variables = |name: &str| match name {
+        "AWS_ROLE_ARN" => Some("arn:aws:iam::1:role/r".to_owned()),
+        "AWS_ENDPOINT_URL_STS" => Some(STS.get()?[0].clone()),
+        "AWS_WEB_IDENTITY_TOKEN_FILE" => Some(STS.get()?[1].clone()),
+        "AWS_EC2_METADATA_DISABLED" => Some("true".to_owned()),
+        _ => None,
+    };
+    let host = TestHost::new();
+    let begin = 946_684_800_000_000_000;
+    host.set_now_ns(begin);
+    for config in [r#""web_identity""#, "null"] {
+        expect(keys(&host, &provider(&host, config, variables).unwrap()), ("A", "S/", Some("T=")));
+    }
+    let provider = provider(&host, r#""web_identity""#, variables).unwrap();
+    fs::write(&token, "old").unwrap();
+    let error = keys(&host, &provider).unwrap_err().to_string();
+    assert!(error.contains("400 Bad Request: ExpiredTokenException"), "{error}");
+    fs::write(&token, "a/token=").unwrap();
+    expect(keys(&host, &provider), ("A", "S/", Some("T=")));
+    fs::remove_file(&token).unwrap();
+    host.set_now_ns(begin + 3_600_000_000_000);
+    let error = keys(&host, &provider).unwrap_err().to_string();
+    assert!(error.contains("cannot read the token in"), "{error}");
 }

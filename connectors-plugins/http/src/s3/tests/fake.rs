@@ -248,6 +248,10 @@ impl Request {
         let names =
             authorization.split("SignedHeaders=").nth(1).and_then(|it| it.split(',').next());
         let names: Vec<_> = names.ok_or("no signed headers")?.split(';').collect();
+        let checksum = self.headers.get("x-amz-checksum-crc32");
+        if checksum.is_some_and(|checksum| *checksum != sign::checksum(&self.body)) {
+            return Err("the checksum of the body is wrong".to_owned());
+        }
         for (name, _) in self.headers.iter().filter(|(name, _)| name.starts_with("x-amz-")) {
             if !names.contains(&&**name) {
                 return Err(format!("`{name}` is not signed"));
@@ -272,6 +276,7 @@ impl Request {
         let is_kept = |name: &str| {
             ["content-type", "content-encoding"].contains(&name) || name.starts_with("x-amz-s")
         };
+        let is_kept = |name: &str| is_kept(name) || name.starts_with("x-amz-checksum-");
         let kept = self
             .headers
             .iter()
@@ -288,7 +293,6 @@ impl Store {
         let key = path.strip_prefix('/').unwrap_or_default().to_owned();
         let parameter = |name: &str| request.query.get(name).map(String::as_str);
         let no_upload = || error(404, "NoSuchUpload");
-        let tag = |bytes: &[u8]| format!("\"{}\"", &sign::sha256(bytes)[..32]);
         Ok(match (&*request.method, parameter("uploadId")) {
             ("PUT", None) => {
                 let object = Object {
@@ -320,37 +324,15 @@ impl Store {
                 if upload.key != key {
                     return Err(format!("the upload is of `{}`", upload.key));
                 }
+                // An upload with an algorithm has a checksum for each part, and others have none.
+                let has_checksum = request.headers.contains_key("x-amz-checksum-crc32");
+                if has_checksum != upload.headers.contains_key("x-amz-checksum-algorithm") {
+                    return Err(format!("a part with a checksum: {has_checksum}"));
+                }
                 upload.parts.insert(number, request.body.clone());
                 (200, format!("ETag: {}\r\n", tag(&request.body)), String::new())
             }
-            ("POST", Some(id)) => {
-                let Some(upload) = self.uploads.get(id) else { return Ok(no_upload()) };
-                let body = String::from_utf8(request.body.clone()).unwrap();
-                let listed: Vec<_> = crate::s3::xml::elements(&body, "Part").collect();
-                let lengths: Vec<_> = upload.parts.values().map(Vec::len).collect();
-                if listed.len() != upload.parts.len() || listed.is_empty() {
-                    return Err(format!("{} of {} parts", listed.len(), upload.parts.len()));
-                }
-                for ((number, bytes), listed) in upload.parts.iter().zip(listed) {
-                    let expected =
-                        format!("<PartNumber>{number}</PartNumber><ETag>{}</ETag>", tag(bytes));
-                    if listed != expected {
-                        return Err(format!("expected `{expected}`, found `{listed}`"));
-                    }
-                }
-                if lengths[..lengths.len() - 1].iter().any(|length| *length < PART) {
-                    return Err(format!("parts of {lengths:?} bytes"));
-                }
-                let upload = self.uploads.remove(id).unwrap();
-                let bytes = upload.parts.into_values().collect::<Vec<_>>().concat();
-                let object = Object { bytes, headers: upload.headers, parts: lengths };
-                self.objects.insert(upload.key, object);
-                (
-                    200,
-                    String::new(),
-                    "<CompleteMultipartUploadResult></CompleteMultipartUploadResult>".to_owned(),
-                )
-            }
+            ("POST", Some(id)) => return self.complete(id, request),
             ("DELETE", Some(id)) => match self.uploads.remove(id) {
                 Some(_) => (204, String::new(), String::new()),
                 None => no_upload(),
@@ -378,4 +360,45 @@ impl Store {
             (method, _) => return Err(format!("unexpected {method} {}", request.path)),
         })
     }
+
+    /// Joins the parts of an upload to an object.
+    fn complete(&mut self, id: &str, request: &Request) -> Result<Response, String> {
+        let Some(upload) = self.uploads.get(id) else { return Ok(error(404, "NoSuchUpload")) };
+        let body = String::from_utf8(request.body.clone()).unwrap();
+        let listed: Vec<_> = crate::s3::xml::elements(&body, "Part").collect();
+        let lengths: Vec<_> = upload.parts.values().map(Vec::len).collect();
+        if listed.len() != upload.parts.len() || listed.is_empty() {
+            return Err(format!("{} of {} parts", listed.len(), upload.parts.len()));
+        }
+        for ((number, bytes), listed) in upload.parts.iter().zip(listed) {
+            let checksum = match upload.headers.get("x-amz-checksum-algorithm") {
+                Some(_) => {
+                    format!("<ChecksumCRC32>{}</ChecksumCRC32>", sign::checksum(bytes))
+                }
+                None => String::new(),
+            };
+            let expected =
+                format!("<PartNumber>{number}</PartNumber><ETag>{}</ETag>{checksum}", tag(bytes));
+            if listed != expected {
+                return Err(format!("expected `{expected}`, found `{listed}`"));
+            }
+        }
+        if lengths[..lengths.len() - 1].iter().any(|length| *length < PART) {
+            return Err(format!("parts of {lengths:?} bytes"));
+        }
+        let upload = self.uploads.remove(id).unwrap();
+        let bytes = upload.parts.into_values().collect::<Vec<_>>().concat();
+        let object = Object { bytes, headers: upload.headers, parts: lengths };
+        self.objects.insert(upload.key, object);
+        Ok((
+            200,
+            String::new(),
+            "<CompleteMultipartUploadResult></CompleteMultipartUploadResult>".to_owned(),
+        ))
+    }
+}
+
+/// Returns the tag of an object or a part.
+fn tag(bytes: &[u8]) -> String {
+    format!("\"{}\"", &sign::sha256(bytes)[..32])
 }

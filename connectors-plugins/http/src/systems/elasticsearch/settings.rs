@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 
-use hyper::http::uri::PathAndQuery;
 use tremor_pdk::{
     ErrorPolicy, RawEvent, prelude::*, serde::de::IgnoredAny, template::Template,
     without_placeholders,
@@ -18,7 +17,10 @@ use crate::{
         Caches, Common, Endpoint, Item, Items, Part, Protocol, Response, Target, Targets, Text,
         Url, escape_json, percent_encode,
     },
-    systems::System,
+    systems::{
+        System,
+        parts::{check_length, endpoint_url, push_json_line, unsendable},
+    },
 };
 
 /// Index of documents unless the configuration sets one.
@@ -125,23 +127,16 @@ fn superseded() -> Error {
 
 /// Returns the URL of the bulk API of a server.
 fn bulk_url(url: &Url, pipeline: Option<&str>) -> Result<Url> {
-    let path = url.target.path().trim_end_matches('/');
-    let path = path.strip_suffix("/_bulk").unwrap_or(path);
-    let mut text = format!("{path}/_bulk?");
-    if let Some(query) = url.target.query().filter(|query| !query.is_empty()) {
-        text.push_str(query);
-        text.push('&');
-    }
+    let mut query = String::new();
     if let Some(pipeline) = pipeline {
-        text.push_str("pipeline=");
-        let start = text.len();
-        text.push_str(&without_placeholders("pipeline", pipeline)?);
-        percent_encode(&mut text, start);
-        text.push('&');
+        query.push_str("pipeline=");
+        let start = query.len();
+        query.push_str(&without_placeholders("pipeline", pipeline)?);
+        percent_encode(&mut query, start);
+        query.push('&');
     }
-    text.push_str(FILTER);
-    let target = PathAndQuery::try_from(text).map_err(Error::configuration)?;
-    Ok(Url { target, ..url.clone() })
+    query.push_str(FILTER);
+    endpoint_url(url, "/_bulk", &query)
 }
 
 impl Protocol for Settings {
@@ -159,7 +154,7 @@ impl Protocol for Settings {
         let start = texts.len();
         let document = event.raw().trim_ascii();
         if !document.starts_with(b"{") || !document.ends_with(b"}") {
-            return Err(refused(
+            return Err(unsendable(
                 "expected a JSON object; use the codec `json` and events that are objects",
             ));
         }
@@ -189,27 +184,16 @@ impl Protocol for Settings {
         texts.push_str("}}\n");
         let before = start..texts.len();
         let length = before.len() + document.len() + 1;
-        if length > self.common.max_body_bytes {
-            return Err(refused(&format!(
-                "it has {length} bytes with its action, but `max_body_bytes` is {}",
-                self.common.max_body_bytes
-            )));
-        }
+        check_length(length, self.common.max_body_bytes)?;
         Ok(Item { event, after: before.end..before.end, before, length })
     }
 
-    /// Returns the lines of the items: for each, its action and its document. Line feeds within a document, which are
-    /// spaces of JSON, are replaced, because a line feed ends the document.
+    /// Returns the lines of the items: for each, its action and its document.
     fn body(&self, _: &Target, items: &Items<'_>, part: &[Item<'_>]) -> Vec<u8> {
         let mut body = Vec::with_capacity(part.iter().map(|item| item.length).sum());
         for item in part {
             body.extend_from_slice(items.texts[item.before.clone()].as_bytes());
-            let start = body.len();
-            body.extend_from_slice(item.event.raw().trim_ascii());
-            if memchr::memchr(b'\n', &body[start..]).is_some() {
-                body[start..].iter_mut().filter(|byte| **byte == b'\n').for_each(|it| *it = b' ');
-            }
-            body.push(b'\n');
+            push_json_line(&mut body, item.event);
         }
         body
     }
@@ -252,13 +236,7 @@ fn unread(response: &Response<'_>, part: &Part<'_, '_>, why: &str) -> Vec<(usize
     let again = again.with_policy(ErrorPolicy::RETRY);
     let judge = |item: &Item<'_>| match serde_json::from_slice::<IgnoredAny>(item.event.raw()) {
         Ok(_) => again.clone(),
-        Err(error) => refused(&format!("it is not JSON: {error}")),
+        Err(error) => unsendable(&format!("it is not JSON: {error}")),
     };
     part.items.iter().map(judge).enumerate().collect()
-}
-
-#[cold]
-fn refused(why: &str) -> Error {
-    Error::bad_data(format_args!("cannot send the event as a document: {why}"))
-        .with_policy(ErrorPolicy::DEAD_LETTER)
 }

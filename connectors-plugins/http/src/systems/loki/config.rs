@@ -7,6 +7,7 @@ use tremor_pdk::{template::Template, units::Size};
 use crate::exchange::sink_config;
 
 sink_config! {
+    compression: Compression,
     /// Configuration of the connector.
     pub(crate) struct Config {
         /// URL of the server: `https://loki.example.com`. `/loki/api/v1/push` is appended to its path.
@@ -24,9 +25,30 @@ sink_config! {
         pub time: Option<Template>,
         /// Tenant, as the header `X-Scope-OrgID`: `team-a` or a template such as `{team}`. Default: no header.
         pub tenant: Option<Template>,
-        /// Maximum length of a request body, in bytes before compression. A longer event goes to `err`.
+        /// Maximum length of a request body, in bytes before compression. A longer event goes to `err`. At most `1GiB`.
         #[serde(default = "max_body_bytes")]
         pub max_body_bytes: Size,
+    }
+}
+
+/// Compression of request bodies. A body is a block of snappy, which can also contain data that is not compressed.
+#[tremor_pdk::config]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Compression {
+    /// No compression.
+    #[default]
+    None,
+    /// Snappy.
+    Snappy,
+}
+
+impl From<Compression> for crate::Compression {
+    fn from(compression: Compression) -> Self {
+        match compression {
+            Compression::None => Self::None,
+            Compression::Snappy => Self::SnappyBlock,
+        }
     }
 }
 

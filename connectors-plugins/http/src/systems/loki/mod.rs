@@ -12,6 +12,8 @@
 //! ```
 
 mod config;
+mod metadata;
+mod push;
 mod settings;
 #[cfg(test)]
 mod tests;

@@ -1,16 +1,20 @@
 //! Validation of the configuration, and the requests of the connector.
 
-use std::{collections::HashMap, fmt::Write};
+use std::fmt::Write;
 
 use hyper::header::HeaderName;
 use tremor_pdk::{RawEvent, prelude::*, without_placeholders};
 
-use super::config::Config;
+use super::{
+    config::Config,
+    metadata::Metadata,
+    push::{Entry, Push, most_added},
+};
 use crate::{
-    Escape,
+    Compression, Escape,
     exchange::{
-        Caches, Common, Endpoint, Escaping, Item, Items, Protocol, Target, Targets, Text, Url,
-        header_value, push_json,
+        Caches, Common, Endpoint, Escaping, Item, Items, Protocol, STORED_HEAD, Target, Targets,
+        Text, Url, header_value, put_stored_head,
     },
     systems::{
         System,
@@ -18,11 +22,17 @@ use crate::{
     },
 };
 
+/// `Content-Type` of requests: a message of protobuf as a block of snappy.
+const CONTENT: &str = "application/x-protobuf";
+
 /// Path of the push API.
 const PATH: &str = "/loki/api/v1/push";
 
-/// Length of what separates a line and its stream from others, in bytes.
-const AROUND: usize = r#"{"stream":,"values":[["",""],]},"#.len();
+/// Number of digits of the nanoseconds in the text of a time. The digits before them are the seconds.
+const NANOSECONDS: usize = 9;
+
+/// Upper limit of `max_body_bytes`. A block of snappy has less than 4 GiB.
+const MOST_BODY: u64 = 1 << 30;
 
 /// The validated configuration.
 pub(crate) struct Settings {
@@ -32,7 +42,7 @@ pub(crate) struct Settings {
     /// `None` for the time when an event was read.
     time: Option<Text>,
     labels: Members,
-    metadata: Members,
+    metadata: Metadata,
 }
 
 impl System for Settings {
@@ -62,15 +72,21 @@ impl System for Settings {
                 "invalid `labels`: expected at least one label, such as `{ job: app }`",
             ));
         }
+        if config.max_body_bytes.get() > MOST_BODY {
+            return Err(Error::configuration(format_args!(
+                "invalid `max_body_bytes` {}: expected at most {MOST_BODY} bytes",
+                config.max_body_bytes.get()
+            )));
+        }
         let (labels, metadata) = (&config.labels, &config.structured_metadata);
         labels.keys().try_for_each(|name| check_name("labels", name))?;
         metadata.keys().try_for_each(|name| check_name("structured_metadata", name))?;
         Ok(Self {
-            common: Common::new(endpoint, target, "application/json", config.max_body_bytes),
+            common: Common::new(endpoint, target, CONTENT, config.max_body_bytes),
             targets: (!targets.is_empty()).then_some(targets),
             time: config.time.as_ref().map(|key| time(Some(key), "%s%9f")).transpose()?,
-            labels: Members::new("labels", labels, 1),
-            metadata: Members::new("structured_metadata", metadata, 1 + labels.len()),
+            labels: Members::labels("labels", labels, 1),
+            metadata: Metadata::new("structured_metadata", metadata, 1 + labels.len()),
         })
     }
 }
@@ -98,16 +114,17 @@ impl Protocol for Settings {
     }
 
     fn ends(&self, _: &Target) -> usize {
-        r#"{"streams":[]}"#.len()
+        STORED_HEAD
     }
 
-    /// Appends the labels of an event, and behind them its time and its structured metadata: `TIME,{…}` or `TIME`.
+    /// Appends the labels of an event, and behind them the time and the structured metadata of its line.
     fn item<'b>(
         &self,
         event: RawEvent<'b>,
         caches: &mut Caches,
         texts: &mut String,
     ) -> Result<Item<'b>> {
+        let most = self.common.max_body_bytes;
         let start = texts.len();
         if !self.labels.append(event.into(), caches, texts)? {
             return Err(unsendable(
@@ -119,65 +136,39 @@ impl Protocol for Settings {
             Some(time) => time.render(event.into(), texts, caches.of(0), |_, _| Ok(()))?,
             None => {
                 let ns = caches.distinct_ns(event.ingest_ns());
-                let _ = write!(texts, "{ns}");
+                let _ = write!(texts, "{ns:010}");
             }
         }
-        let end = texts.len();
-        texts.push(',');
-        if !self.metadata.append(event.into(), caches, texts)? {
-            texts.truncate(end);
-        }
+        let metadata = self.metadata.append(event.into(), caches, texts)?;
         let after = before.end..texts.len();
-        let length = before.len() + after.len() + escaped_length(event.raw()) + AROUND;
-        check_length(self.ends(&self.common.target) + length, self.common.max_body_bytes)?;
+        let line = String::from_utf8_lossy(event.raw()).len();
+        let length = most_added(before.len(), line, metadata, most);
+        check_length(self.ends(&self.common.target) + length, most)?;
         Ok(Item { event, before, after, length })
     }
 
     /// Returns the streams of the items, in the order of their first lines. The lines of a stream are in the order of
-    /// the items.
+    /// the items. Without compression, the body is a block of snappy; otherwise it becomes one.
     fn body(&self, _: &Target, items: &Items<'_>, part: &[Item<'_>]) -> Vec<u8> {
-        let mut streams: Vec<(&str, Vec<&Item<'_>>)> = Vec::new();
-        let mut numbers: HashMap<&str, usize> = HashMap::new();
+        let mut push = Push::default();
         for item in part {
             let labels = &items.texts[item.before.clone()];
-            let number = *numbers.entry(labels).or_insert(streams.len());
-            if number == streams.len() {
-                streams.push((labels, Vec::new()));
-            }
-            streams[number].1.push(item);
+            let (time, metadata) = self.metadata.read(&items.texts[item.after.clone()]);
+            let (seconds, nanoseconds) = time.split_at(time.len() - NANOSECONDS);
+            let entry = Entry {
+                seconds: seconds.parse().unwrap_or_default(),
+                nanoseconds: nanoseconds.parse().unwrap_or_default(),
+                line: String::from_utf8_lossy(item.event.raw()),
+                metadata,
+            };
+            push.add(labels, entry);
         }
-        let mut body = String::with_capacity(part.iter().map(|item| item.length).sum());
-        body.push_str(r#"{"streams":["#);
-        for (number, (labels, lines)) in streams.iter().enumerate() {
-            body.push_str(if number == 0 { r#"{"stream":"# } else { r#",{"stream":"# });
-            body.push_str(labels);
-            body.push_str(r#","values":["#);
-            for (number, item) in lines.iter().enumerate() {
-                let after = &items.texts[item.after.clone()];
-                let (time, metadata) = after.split_at(after.find(',').unwrap_or(after.len()));
-                body.push_str(if number == 0 { "[\"" } else { ",[\"" });
-                body.push_str(time);
-                body.push_str("\",\"");
-                push_json(&mut body, &String::from_utf8_lossy(item.event.raw()));
-                body.push('"');
-                body.push_str(metadata);
-                body.push(']');
-            }
-            body.push_str("]}");
+        let length = push.len();
+        let mut body = Vec::with_capacity(STORED_HEAD + length);
+        if self.common.endpoint.compression == Compression::None {
+            put_stored_head(length, &mut body);
         }
-        body.push_str("]}");
-        body.into_bytes()
+        push.put(&mut body);
+        body
     }
-}
-
-/// Returns the maximum length of a message as a string of JSON, in bytes. Bytes that are not UTF-8 become `U+FFFD`.
-fn escaped_length(message: &[u8]) -> usize {
-    let of_other = if std::str::from_utf8(message).is_ok() { 1 } else { 3 };
-    let length = |byte: &u8| match byte {
-        b'"' | b'\\' | b'\n' | b'\r' | b'\t' => 2,
-        0..0x20 => 6,
-        0x20..0x80 => 1,
-        _ => of_other,
-    };
-    message.iter().map(length).sum()
 }

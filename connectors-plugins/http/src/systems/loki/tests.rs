@@ -1,42 +1,45 @@
 //! Tests against a server that follows the documentation of Loki's push API.
 
+mod reading;
+
 use std::{
     collections::BTreeSet,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
-use serde_json::{Value as Json, json};
+use serde_json::json;
 use tremor_pdk::{
     ErrorPolicy, literal, schemars,
     template::TemplateFields,
     testing::{Connection, TestHost, batch_of, batch_with_metadata, conformance},
 };
 
+use self::reading::{Line, lines_of};
 use super::{Loki, config::Config};
-use crate::testing::{Reply, Request, Server, exceptions};
+use crate::testing::{Reply, Server, exceptions};
 
-/// Line of a stream: its labels, its time and its text. A second line that equals it is ignored.
-type Line = (String, String, String);
+/// Labels, time and text of a stored line. A second line that equals it is ignored.
+type Stored = (String, (i64, u64), String);
 
 /// A server that stores lines as Loki does: it stores the valid lines of a request, also if it answers with 400.
 struct Fake {
     server: Server,
-    lines: Arc<Mutex<BTreeSet<Line>>>,
+    lines: Arc<Mutex<BTreeSet<Stored>>>,
 }
 
 impl Fake {
-    /// Starts the server. `is_refused` returns whether a line is too old.
-    fn start(is_refused: impl Fn(&Line) -> bool + Send + Sync + 'static) -> Self {
+    /// Starts the server. `is_refused` returns whether a line with this text is too old.
+    fn start(is_refused: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         let lines = Arc::new(Mutex::new(BTreeSet::new()));
         let stored = lines.clone();
         let server = Server::start(move |request| {
             let mut refused = 0;
-            for line in lines_of(request) {
-                if is_refused(&line) {
+            for Line { labels, seconds, nanoseconds, text, .. } in lines_of(request) {
+                if is_refused(&text) {
                     refused += 1;
                 } else {
-                    stored.lock().unwrap().insert(line);
+                    stored.lock().unwrap().insert((labels, (seconds, nanoseconds), text));
                 }
             }
             match refused {
@@ -58,18 +61,6 @@ impl Fake {
     }
 }
 
-fn lines_of(request: &Request) -> Vec<Line> {
-    let body: Json = serde_json::from_slice(&request.body).unwrap();
-    let text = |it: &Json| it.as_str().unwrap().to_owned();
-    let mut lines = Vec::new();
-    for stream in body["streams"].as_array().unwrap() {
-        for value in stream["values"].as_array().unwrap() {
-            lines.push((stream["stream"].to_string(), text(&value[0]), text(&value[1])));
-        }
-    }
-    lines
-}
-
 fn client(server: &Server, keys: &str) -> Connection {
     let host = TestHost::new();
     host.follow_real_time();
@@ -89,7 +80,10 @@ fn request_has_streams_with_their_lines_in_order() {
     );
     let events = [
         ("{\"n\":1}", literal!({ "host": "b", "at": "2026-11-29T08:30:00.5Z", "trace": "x" })),
-        ("2\n\t\u{1}\\é", literal!({ "host": "a\"", "at": 1_700_000_000_000_000_001_u64 })),
+        (
+            "2\n\t\u{1}\\é",
+            literal!({ "host": "a\"\n\u{1}\\é", "at": 1_700_000_000_000_000_001_u64 }),
+        ),
         ("3", literal!({ "host": "b", "at": 5_u64 })),
         ("4", literal!({ "at": 6_u64 })),
     ];
@@ -97,20 +91,73 @@ fn request_has_streams_with_their_lines_in_order() {
     let requests = fake.server.requests();
     let [request] = &requests[..] else { panic!("{requests:?}") };
     assert_eq!(request.target(), "/loki/api/v1/push");
-    assert!(request.has("content-type: application/json"), "{}", request.head);
+    assert!(request.has("content-type: application/x-protobuf"), "{}", request.head);
     assert!(request.has("authorization: Bearer t"), "{}", request.head);
     assert!(!request.head.contains("x-scope-orgid"), "{}", request.head);
-    let expected = json!({ "streams": [
-        { "stream": { "host": "b", "job": "app" }, "values": [
-            ["1795941000500000000", "{\"n\":1}", { "fixed": "\"", "trace": "x" }],
-            ["0000000005", "3", { "fixed": "\"" }],
-        ] },
-        { "stream": { "host": "a\"", "job": "app" }, "values": [
-            ["1700000000000000001", "2\n\t\u{1}\\é", { "fixed": "\"" }],
-        ] },
-        { "stream": { "job": "app" }, "values": [["0000000006", "4", { "fixed": "\"" }]] },
-    ] });
-    assert_eq!(serde_json::from_slice::<Json>(&request.body).unwrap(), expected);
+    assert!(!request.head.contains("content-encoding"), "{}", request.head);
+    let line = |labels: &str, (seconds, nanoseconds), text: &str, metadata: &[(&str, &str)]| Line {
+        labels: labels.to_owned(),
+        seconds,
+        nanoseconds,
+        text: text.to_owned(),
+        metadata: metadata.iter().map(|(name, text)| ((*name).into(), (*text).into())).collect(),
+    };
+    let (b, fixed) = (r#"{host="b",job="app"}"#, ("fixed", "\""));
+    let expected = [
+        line(b, (1_795_941_000, 500_000_000), "{\"n\":1}", &[fixed, ("trace", "x")]),
+        line(b, (0, 5), "3", &[fixed]),
+        line(r#"{host="a\"\n\u0001\\é",job="app"}"#, (1_700_000_000, 1), "2\n\t\u{1}\\é", &[fixed]),
+        line(r#"{job="app"}"#, (0, 6), "4", &[fixed]),
+    ];
+    assert_eq!(lines_of(request), expected);
+}
+
+/// The bytes are those of the message `PushRequest` of Loki in a block of snappy with one literal.
+#[test]
+fn uncompressed_body_is_one_literal_of_snappy() {
+    let fake = Fake::start(|_| false);
+    let keys = r#", "labels": { "a": "b" }, "time": "{%t}", "structured_metadata": { "c": "d" }"#;
+    fake.client(keys)
+        .deliver(&batch_with_metadata(&[("x", literal!({ "t": 1_000_000_300_u64 }))]))
+        .unwrap();
+    let expected = [
+        &b"\x1f\xfc\x1e\0\0\0"[..],
+        b"\x0a\x1d\x0a\x07{a=\"b\"}",
+        b"\x12\x12\x0a\x05\x08\x01\x10\xac\x02\x12\x01x",
+        b"\x1a\x06\x0a\x01c\x12\x01d",
+    ];
+    assert_eq!(
+        fake.server.requests()[0].body.escape_ascii().to_string(),
+        expected.concat().escape_ascii().to_string()
+    );
+}
+
+#[test]
+fn compressed_body_is_short_and_has_the_lines() {
+    let fake = Fake::start(|_| false);
+    let text = "a line of a log ".repeat(20_000);
+    let keys = format!(r#"{LABELS}, "compression": "snappy""#);
+    fake.client(&keys).deliver(&batch_of(&[&*text, "short"])).unwrap();
+    let requests = fake.server.requests();
+    let [request] = &requests[..] else { panic!("{}", requests.len()) };
+    assert!(request.body.len() < text.len() / 10, "{}", request.body.len());
+    assert!(!request.head.contains("content-encoding"), "{}", request.head);
+    let texts: Vec<_> = lines_of(request).into_iter().map(|line| line.text).collect();
+    assert_eq!(texts, [&*text, "short"]);
+}
+
+#[test]
+fn times_of_all_years_are_exact() {
+    let fake = Fake::start(|_| false);
+    let events = [
+        ("1", literal!({ "t": "1969-12-31T23:59:59Z" })),
+        ("2", literal!({ "t": "2262-01-01T00:00:00.000000001Z" })),
+    ];
+    let keys = format!(r#"{LABELS}, "time": "{{%t}}""#);
+    fake.client(&keys).deliver(&batch_with_metadata(&events)).unwrap();
+    let lines = lines_of(&fake.server.requests()[0]);
+    let times: Vec<_> = lines.iter().map(|line| (line.seconds, line.nanoseconds)).collect();
+    assert_eq!(times, [(-1, 0), (9_214_646_400, 1)]);
 }
 
 #[test]
@@ -134,7 +181,7 @@ fn invalid_utf8_is_replaced() {
     let messages: [&[u8]; 3] = [b"\xff\x00\"", b"a\xc3", "\u{1f600}\x7f".as_bytes()];
     fake.client(LABELS).deliver(&batch_of(&messages)).unwrap();
     let texts: Vec<_> =
-        lines_of(&fake.server.requests()[0]).into_iter().map(|(.., text)| text).collect();
+        lines_of(&fake.server.requests()[0]).into_iter().map(|line| line.text).collect();
     assert_eq!(texts, ["\u{fffd}\0\"", "a\u{fffd}", "\u{1f600}\x7f"]);
 }
 
@@ -148,7 +195,7 @@ fn equal_lines_that_were_read_together_are_all_stored() {
 
 #[test]
 fn refused_line_goes_to_err_and_others_are_stored_once() {
-    let fake = Fake::start(|(.., text)| text == "70");
+    let fake = Fake::start(|text| text == "70");
     let messages: Vec<_> = (0..100).map(|number| number.to_string()).collect();
     let refused = exceptions(fake.client(LABELS).deliver(&batch_of(&messages)));
     let [refused] = &refused[..] else { panic!("{refused:?}") };
@@ -225,7 +272,7 @@ fn event_that_cannot_be_a_line_is_refused() {
     let fake = Fake::start(|_| false);
     let mut client =
         fake.client(r#", "labels": { "a": "{%a}" }, "time": "{%t}", "max_body_bytes": 300"#);
-    let long = "\u{1}".repeat(50);
+    let long = "x".repeat(300);
     let events = [
         ("1", literal!({ "t": 1 })),
         ("2", literal!({ "a": "", "t": 1 })),
@@ -249,7 +296,8 @@ fn event_that_cannot_be_a_line_is_refused() {
 fn large_delivery_is_divided_into_requests() {
     let fake = Fake::start(|_| false);
     let keys = format!(r#"{LABELS}, "max_body_bytes": 1000"#);
-    fake.client(&keys).deliver(&batch_of(&["\"\n\u{1}é\u{1f600}"; 60])).unwrap();
+    let lines = [&b"\"\n\x01\xc3\xa9"[..], b"\xff\xff\xff\xff"].repeat(30);
+    fake.client(&keys).deliver(&batch_of(&lines)).unwrap();
     let requests = fake.server.requests();
     assert!(requests.len() > 2, "{}", requests.len());
     assert!(requests.iter().all(|it| it.body.len() <= 1_000));
@@ -278,6 +326,11 @@ fn invalid_configuration_is_rejected() {
         (r#""labels": { "1a": "x" }"#, "invalid `labels` entry `1a`"),
         (r#""labels": { "a-b": "x" }"#, "invalid `labels` entry `a-b`"),
         (r#""labels": { "": "x" }"#, "invalid `labels` entry ``"),
+        (r#""labels": { "a": "x" }, "compression": "gzip""#, "expected `none` or `snappy`"),
+        (
+            r#""labels": { "a": "x" }, "max_body_bytes": "1025MiB""#,
+            "invalid `max_body_bytes` 1074790400: expected at most 1073741824 bytes",
+        ),
         (r#""labels": { "a": "{" }"#, "invalid template"),
         (r#""labels": { "a": "x" }, "structured_metadata": { "ä": "x" }"#, "`structured_metadata`"),
         (r#""labels": { "a": "x" }, "tenant": "{""#, "invalid template"),

@@ -1,6 +1,8 @@
-//! Responses of the HTTP Event Collector whose status is not a success.
+//! Responses of the HTTP Event Collector.
 
-use tremor_pdk::{Error, serde::Deserialize};
+use std::collections::BTreeMap;
+
+use tremor_pdk::{Error, Result, serde::Deserialize};
 
 use crate::exchange::{
     Response, Verdict,
@@ -49,4 +51,41 @@ pub(crate) fn verdict(
         }
         _ => None,
     }
+}
+
+/// A response to a request that the collector has accepted, such as `{"text":"Success","code":0,"ackId":7}`.
+#[derive(Deserialize)]
+#[serde(crate = "tremor_pdk::serde")]
+struct Accepted {
+    #[serde(rename = "ackId", alias = "ackID")]
+    id: Option<u64>,
+}
+
+/// A response to a question for acknowledgements, such as `{"acks":{"7":true}}`.
+#[derive(Deserialize)]
+#[serde(crate = "tremor_pdk::serde")]
+struct Acknowledgements {
+    acks: BTreeMap<String, bool>,
+}
+
+/// Returns the ID by which the indexer acknowledges the events of an accepted request.
+///
+/// # Errors
+/// The response has no ID. The error is final, because the collector has accepted the events, and would accept them
+/// again with each repetition.
+pub(crate) fn acknowledgement_id(response: &Response<'_>) -> Result<u64> {
+    let accepted = serde_json::from_slice::<Accepted>(&response.answer.body);
+    accepted.ok().and_then(|accepted| accepted.id).ok_or_else(|| {
+        let url = response.url;
+        Error::configuration(format_args!(
+            "`{url}` accepted a request without an `ackId`: enable indexer acknowledgement for the token, or remove \
+             `acknowledgement: indexer`"
+        ))
+    })
+}
+
+/// Returns whether the indexer acknowledges the events of the only request in question.
+pub(crate) fn is_acknowledged(response: &Response<'_>) -> bool {
+    let found = serde_json::from_slice::<Acknowledgements>(&response.answer.body);
+    found.is_ok_and(|found| found.acks.len() == 1 && found.acks.into_values().all(|it| it))
 }

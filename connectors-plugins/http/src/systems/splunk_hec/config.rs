@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use tremor_pdk::{template::Template, units::Size};
+use tremor_pdk::{
+    template::Template,
+    units::{Interval, Size},
+};
 
 use crate::exchange::sink_config;
 
@@ -36,8 +39,15 @@ sink_config! {
         #[serde(default)]
         pub fields: BTreeMap<String, Template>,
         /// Channel, as the header `X-Splunk-Request-Channel`, for a token with indexer acknowledgement. Default: no
-        /// channel.
+        /// channel, or one of its own for each request in flight with `acknowledgement: indexer`.
         pub channel: Option<String>,
+        /// The part of Splunk by whose answer an event is delivered.
+        #[serde(default)]
+        pub acknowledgement: Acknowledgement,
+        /// Maximum time from the answer of the collector to the acknowledgement of the indexer. After that, the events
+        /// are delivered again.
+        #[serde(default = "acknowledgement_timeout")]
+        pub acknowledgement_timeout: Interval,
         /// Maximum length of a request body, in bytes before compression. A longer event goes to `err`.
         #[serde(default = "max_body_bytes")]
         pub max_body_bytes: Size,
@@ -58,4 +68,20 @@ pub(crate) enum Form {
 
 const fn max_body_bytes() -> Size {
     Size::of_bytes(4 << 20)
+}
+
+/// The part of Splunk by whose answer an event is delivered.
+#[tremor_pdk::config]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Acknowledgement {
+    /// The collector has accepted the event.
+    #[default]
+    Collector,
+    /// The indexer has acknowledged the event.
+    Indexer,
+}
+
+const fn acknowledgement_timeout() -> Interval {
+    Interval::of_ms(300_000)
 }

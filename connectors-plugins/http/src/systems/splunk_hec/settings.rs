@@ -1,39 +1,60 @@
 //! Validation of the configuration, and the requests of the connector.
 
-use hyper::header::{AUTHORIZATION, HeaderName};
+use std::time::Duration;
+
+use hyper::{
+    header::{AUTHORIZATION, HeaderName},
+    http::uri::PathAndQuery,
+};
 use tremor_pdk::{RawEvent, prelude::*, template::Template, without_placeholders};
 
 use super::{
-    answer::verdict,
-    config::{Config, Form},
+    answer::{acknowledgement_id, is_acknowledged, verdict},
+    config::{Acknowledgement, Config, Form},
 };
 use crate::{
     exchange::{
-        Caches, Common, Endpoint, Item, Items, Part, Protocol, Response, Target, Targets, Text,
-        Url, Verdict, answer::Remedies, header_value, push_json,
+        Caches, Channel, Channels, Common, Endpoint, Item, Items, Part, Protocol, Question,
+        Response, Target, Targets, Text, Url, Verdict, answer::Remedies, header_value, push_json,
     },
     systems::{
         System,
         parts::{
-            Members, append_member, check_json, check_length, endpoint_url, text, time, unsendable,
+            Members, append_member, check_json, check_length, endpoint_url, member_start, text,
+            time, unsendable,
         },
     },
 };
 
 /// Path of the collector.
 const PATH: &str = "/services/collector/event";
+/// Path of the acknowledgements of the indexer.
+const ACKNOWLEDGEMENTS: &str = "/services/collector/ack";
 
 /// The validated configuration.
 pub(crate) struct Settings {
     common: Common,
     form: Form,
     time: Text,
-    /// Names and texts of the metadata of an event.
-    metadata: Vec<(&'static str, Text)>,
+    /// Beginnings and texts of the metadata of an event.
+    metadata: Vec<(String, Text)>,
     /// `true` if no event determines its index.
     is_index_fixed: bool,
     fields: Members,
+    /// `None` if the answer of the collector is enough.
+    acknowledgements: Option<Acknowledgements>,
 }
+
+/// Acknowledgements of the indexer.
+struct Acknowledgements {
+    url: Url,
+    /// Time to wait for one.
+    within: Duration,
+    channels: Channels,
+}
+
+/// Header with the channel of a request.
+const CHANNEL: HeaderName = HeaderName::from_static("x-splunk-request-channel");
 
 impl System for Settings {
     const NAME: &str = "splunk_hec";
@@ -67,11 +88,24 @@ impl System for Settings {
         keys.headers = &headers;
         let endpoint = Endpoint::new(url, &keys, &mut Targets::fixed(), host)?;
         if let Some(channel) = &config.channel {
-            let name = HeaderName::from_static("x-splunk-request-channel");
-            target.headers.insert(name, header_value("channel", channel)?);
+            target.headers.insert(CHANNEL, header_value("channel", channel)?);
         }
-        let metadata = |(name, template): (&'static str, &Option<Template>)| {
-            template.as_ref().map(|template| (name, text(name, template)))
+        let acknowledgements = match (config.acknowledgement, &config.channel) {
+            (Acknowledgement::Collector, _) => None,
+            (Acknowledgement::Indexer, Some(_)) => {
+                return Err(Error::configuration(
+                    "invalid `channel`: with `acknowledgement: indexer`, each request in flight has a channel of its \
+                     own; remove `channel`",
+                ));
+            }
+            (Acknowledgement::Indexer, None) => Some(Acknowledgements {
+                url: replaced_path(&target.url)?,
+                within: config.acknowledgement_timeout.get(),
+                channels: Channels::new(CHANNEL),
+            }),
+        };
+        let metadata = |(name, template): (&str, &Option<Template>)| {
+            template.as_ref().map(|template| (member_start(name), text(name, template)))
         };
         let templates = [
             ("host", &config.host),
@@ -86,8 +120,16 @@ impl System for Settings {
             metadata: templates.into_iter().filter_map(metadata).collect(),
             is_index_fixed: config.index.as_ref().is_none_or(|index| index.constant().is_some()),
             fields: Members::new("fields", &config.fields, 1 + templates.len()),
+            acknowledgements,
         })
     }
+}
+
+/// Returns the URL of the acknowledgements for the one of the collector.
+fn replaced_path(collector: &Url) -> Result<Url> {
+    let text = collector.target.as_str().replacen(PATH, ACKNOWLEDGEMENTS, 1);
+    let target = PathAndQuery::try_from(text).map_err(Error::configuration)?;
+    Ok(Url { target, ..collector.clone() })
 }
 
 impl Protocol for Settings {
@@ -109,10 +151,10 @@ impl Protocol for Settings {
         let start = texts.len();
         texts.push_str(r#"{"time":"#);
         self.time.render(event.into(), texts, caches.of(0), |_, _| Ok(()))?;
-        for ((name, text), number) in self.metadata.iter().zip(1..) {
+        for ((start, text), number) in self.metadata.iter().zip(1..) {
             let before = texts.len();
             texts.push(',');
-            if !append_member(name, text, event.into(), (&mut *caches, number), texts)? {
+            if !append_member(start, text, event.into(), (&mut *caches, number), texts)? {
                 texts.truncate(before);
             }
         }
@@ -160,5 +202,21 @@ impl Protocol for Settings {
 
     fn verdict(&self, response: &Response<'_>, part: &Part<'_, '_>) -> Option<Verdict> {
         verdict(response, part.items.len(), self.is_index_fixed)
+    }
+
+    fn channel(&self) -> Option<Channel> {
+        self.acknowledgements.as_ref().map(|it| it.channels.take())
+    }
+
+    fn question(&self, response: &Response<'_>) -> Result<Option<Question>> {
+        let Some(Acknowledgements { url, within, .. }) = &self.acknowledgements else {
+            return Ok(None);
+        };
+        let body = format!(r#"{{"acks":[{}]}}"#, acknowledgement_id(response)?).into();
+        Ok(Some(Question { url: url.clone(), body, within: *within }))
+    }
+
+    fn is_processed(&self, response: &Response<'_>) -> bool {
+        is_acknowledged(response)
     }
 }

@@ -12,6 +12,8 @@ use tremor_pdk::{
 use super::{SplunkHec, config::Config};
 use crate::testing::{Reply, Request, Server, exceptions};
 
+mod acknowledgements;
+
 fn client(server: &Server, keys: &str) -> Connection {
     let host = TestHost::new();
     host.follow_real_time();
@@ -204,6 +206,7 @@ fn invalid_configuration_is_rejected() {
         (r#""token": "hidden", "auth": { "bearer": "x" }"#, "`token` has the credentials"),
         (r#""token": "hidden", "headers": { "Authorization": "x" }"#, "`token` sets this header"),
         (r#""token": "hidden", "event": "xml""#, "event"),
+        (r#""token": "hidden", "acknowledgement": "indexer", "channel": "c""#, "remove `channel`"),
         (r#""token": "hidden", "host": "{""#, "invalid template"),
         (r#""token": "hidden", "channel": "\u0000""#, "invalid `channel`"),
     ] {

@@ -190,11 +190,9 @@ fn sample_that_is_refused_with_500_goes_to_err_alone() {
 
 #[test]
 fn missing_path_concerns_samples_once_a_request_was_accepted() {
-    for (code, policy) in [
-        (401, ErrorPolicy::RETRY),
-        (403, ErrorPolicy::DEAD_LETTER),
-        (404, ErrorPolicy::DEAD_LETTER),
-    ] {
+    for (code, policy) in
+        [(401, ErrorPolicy::RETRY), (403, ErrorPolicy::RETRY), (404, ErrorPolicy::DEAD_LETTER)]
+    {
         let (peer, host) = (peer(vec![ok(), status(code, "", "why")]), TestHost::new());
         let mut sink = sink(&host, &peer, "");
         assert!(exceptions(sink.deliver(&batch(&series(1)))).is_empty());

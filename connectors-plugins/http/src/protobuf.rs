@@ -1,8 +1,17 @@
-//! The [wire format](https://protobuf.dev/programming-guides/encoding/) of protobuf, as far as write requests need it.
+//! The [wire format](https://protobuf.dev/programming-guides/encoding/) of protobuf, as far as requests need it.
 
 use std::fmt;
 
-/// Bytes that are not a valid write request.
+/// Tag of field 1 with bytes: text or a message.
+pub(crate) const FIRST: u8 = 1 << 3 | 2;
+
+/// Tag of field 2 with bytes.
+pub(crate) const SECOND: u8 = 2 << 3 | 2;
+
+/// Tag of field 3 with bytes.
+pub(crate) const THIRD: u8 = 3 << 3 | 2;
+
+/// Bytes that are not a valid request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Malformed {
     /// Offset in the decompressed request, in bytes.
@@ -148,9 +157,43 @@ pub(crate) fn put_bytes(tag: u8, bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
+/// Returns the length of a field with `length` bytes, in bytes. Its tag has one byte.
+#[inline]
+pub(crate) const fn field_len(length: usize) -> usize {
+    1 + varint_len(length as u64) + length
+}
+
+/// Appends a field with a message of two texts: a name as field 1 and a value as field 2.
+pub(crate) fn put_pair(tag: u8, name: &str, value: &str, out: &mut Vec<u8>) {
+    out.push(tag);
+    put_varint(pair_len(name.len(), value.len()) as u64, out);
+    put_bytes(FIRST, name.as_bytes(), out);
+    put_bytes(SECOND, value.as_bytes(), out);
+}
+
+/// Returns the length of the message that [`put_pair`] appends, without its own tag and length, in bytes.
+pub(crate) const fn pair_len(name: usize, value: usize) -> usize {
+    field_len(name) + field_len(value)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Payload, Reader, Slice, put_varint, varint_len};
+    use super::{
+        FIRST, Payload, Reader, Slice, THIRD, field_len, pair_len, put_bytes, put_pair, put_varint,
+        varint_len,
+    };
+
+    #[test]
+    fn fields_have_their_calculated_lengths() {
+        for length in [0, 1, 127, 128, 16_383, 16_384] {
+            let text = "x".repeat(length);
+            let (mut field, mut pair) = (Vec::new(), Vec::new());
+            put_bytes(FIRST, text.as_bytes(), &mut field);
+            put_pair(THIRD, "name", &text, &mut pair);
+            let lengths = (field_len(length), field_len(pair_len(4, length)));
+            assert_eq!((field.len(), pair.len()), lengths);
+        }
+    }
 
     #[test]
     fn number_is_read_again_and_has_its_length() {
