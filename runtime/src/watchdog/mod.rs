@@ -1,9 +1,9 @@
 //! Supervision of calls into plugins: detects calls that block a thread and calls that are never answered.
 //!
 //! Each component of a plugin has a [`Record`](record::Record). The code that calls the component writes the state of
-//! each call to the record ([`watched`]), with two stores for each poll. The thread of the watchdog samples all records
-//! [periodically](PERIOD). If a call blocks a thread, the watchdog has the executor start another thread, so that
-//! everything else in the process continues. A call that blocks for longer, or that is not answered in time, is
+//! each call to the record ([`watched`]), with three stores for each poll. The thread of the watchdog samples all
+//! records [periodically](PERIOD). If a call blocks a thread, the watchdog has the executor start another thread, so
+//! that everything else in the process continues. A call that blocks for longer, or that is not answered in time, is
 //! reported. Components can have [limits](Limit) on the time of their calls.
 //!
 //! The runtime's own tasks are recorded in the same way. A *turn* is one poll of such a task. A long turn is counted
@@ -14,6 +14,7 @@ mod findings;
 mod limit;
 mod record;
 mod sampler;
+mod waits;
 mod watched;
 mod word;
 
@@ -37,6 +38,7 @@ pub(crate) use self::{
 use self::{
     record::Record,
     sampler::Sampler,
+    waits::Waits,
     word::{Word, Words},
 };
 use crate::{
@@ -47,7 +49,7 @@ use crate::{
 /// Time between two samples of the watchdog.
 ///
 /// The watchdog counts times in samples, so that time in which the whole process was stopped or got no processor does
-/// not count.
+/// not count. Time in which only the thread of a call waited for a processor does not count either ([`waits`]).
 const PERIOD: Duration = Duration::from_millis(50);
 
 /// Numbers of consecutive samples with the same call, not counting the first, after which the watchdog acts.
@@ -172,6 +174,12 @@ impl Calls {
         }
     }
 
+    /// Removes the limits of a component that has ended, and its parts that were given up.
+    pub(crate) fn forget(&self, component: &str) {
+        lock(&self.hangs).retain(|(known, _)| **known != *component);
+        lock(&self.given_up).retain(|(it, _)| *it.component != *component);
+    }
+
     /// Returns the limit of `component` if it is exactly `samples` samples long.
     fn hangs_after(&self, component: &str, samples: u32) -> Option<Limit> {
         let hangs = lock(&self.hangs);
@@ -286,7 +294,7 @@ impl Watchdog {
         if clock.is_simulated() {
             return Self { flows, _ends: ends };
         }
-        let sampler = Sampler::new(flows.clone(), Limits::default());
+        let sampler = Sampler::new(flows.clone(), Limits::default(), Waits::of_system());
         let thread = thread::Builder::new().name("watchdog".to_owned());
         if let Err(error) = thread.spawn(move || sample(sampler, &ended)) {
             tracing::warn!(

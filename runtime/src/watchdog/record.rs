@@ -1,8 +1,8 @@
 //! The current call of a component, as the watchdog sees it.
 //!
 //! A single word contains the current call, whether the call is unanswered, and whether a thread is inside it. The code
-//! that calls the component writes the word with two relaxed stores for each poll, and reads no clock. The watchdog
-//! samples the word. A word that does not change between samples shows a long call.
+//! that calls the component writes the word with two relaxed stores for each poll, and reads no clock. A third store
+//! names the thread. The watchdog samples the word. A word that does not change between samples shows a long call.
 
 use std::{
     fmt,
@@ -213,6 +213,7 @@ impl Record {
 
     fn store(&self, word: u64) -> Inside<'_> {
         // The caller is the only writer of the word.
+        self.word.enter();
         self.word.store(word, Ordering::Relaxed);
         Inside { record: self, after: word & !(OPEN | INSIDE) }
     }
@@ -226,6 +227,12 @@ impl Record {
     /// Returns whether the last call was a turn, not a call into a plugin.
     pub(super) fn is_of_runtime(&self) -> bool {
         self.word.load(Ordering::Relaxed) & CALL == (Call::Turn as u64) << CALL_AT
+    }
+
+    /// Returns the thread that has been inside the same poll since the last sample, if there is one.
+    pub(super) fn blocked_thread(&self, seen: &Seen) -> Option<u32> {
+        let word = self.word.load(Ordering::Relaxed);
+        (word & INSIDE != 0 && word == seen.word).then(|| self.word.thread())
     }
 
     /// Returns the number of events of the last delivery.

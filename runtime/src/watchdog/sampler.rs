@@ -16,6 +16,7 @@ use super::{
     lasted,
     limit::Notification,
     record::{self, Call, Record, Seen, State},
+    waits::Waits,
 };
 
 /// Maximum number of reports within [`WINDOW`] samples (one minute).
@@ -29,6 +30,7 @@ const MIN_SAMPLES: u32 = 200;
 pub(super) struct Sampler {
     flows: Arc<Flows>,
     limits: Limits,
+    pub(super) waits: Waits,
     /// Number of samples so far.
     samples: u64,
     /// Numbers of the samples in which calls into plugins were last reported.
@@ -44,10 +46,11 @@ pub(super) struct Sampler {
 }
 
 impl Sampler {
-    pub(super) fn new(flows: Arc<Flows>, limits: Limits) -> Self {
+    pub(super) fn new(flows: Arc<Flows>, limits: Limits, waits: Waits) -> Self {
         Self {
             flows,
             limits,
+            waits,
             samples: 0,
             reports: VecDeque::new(),
             turn_reports: VecDeque::new(),
@@ -60,6 +63,7 @@ impl Sampler {
     /// Samples all records. Returns the number of replacement threads that are needed, and the calls to report.
     pub(super) fn sample(&mut self) -> (usize, Vec<Finding>) {
         self.samples += 1;
+        self.waits.next_sample();
         let (mut blocked, mut findings) = (0, Vec::new());
         let flows = self.flows.clone();
         for calls in &*lock(&flows) {
@@ -73,6 +77,11 @@ impl Sampler {
                 }
                 let record = &known.record;
                 let mut seen = record.seen();
+                // A thread that waits for a processor is not blocked by its call.
+                let thread = record.blocked_thread(&seen);
+                if thread.is_some_and(|it| self.waits.is_waiting(it)) {
+                    return true;
+                }
                 let over = record.sample(&mut seen);
                 self.overruns.extend(overrun(calls, record, &seen));
                 own.add(record, &seen, self.limits.replaced);

@@ -1,3 +1,5 @@
+mod limits;
+
 use std::{
     future::poll_fn,
     ops::Range,
@@ -15,6 +17,7 @@ use super::{
     findings::{Finding, Verdict},
     lasted,
     sampler::Sampler,
+    waits::Waits,
 };
 use crate::dynamic::{BoxFuture, CodecRequirement, DynConnector, DynHalves, DynSink, DynSource};
 
@@ -88,7 +91,7 @@ impl DynSink for Hangs {
 fn watched() -> (Sampler, Arc<Calls>) {
     let calls = Arc::<Calls>::default();
     let flows = Arc::new(Mutex::new(vec![calls.clone()]));
-    (Sampler::new(flows, Limits::default()), calls)
+    (Sampler::new(flows, Limits::default(), Waits::new(|_| None)), calls)
 }
 
 /// Returns a watched connector `output`.
@@ -427,60 +430,4 @@ fn sample_and_notify(sampler: &mut Sampler, times: u32) {
         sampler.sample();
         sampler.take_overruns().iter().for_each(super::limit::Notification::notify);
     }
-}
-
-#[test]
-fn call_over_limit_is_notified_after_return() {
-    let (mut sampler, calls) = watched();
-    let (limit, notified) = limit(Duration::from_millis(199));
-    let watched = calls.watch_limited("output", limit);
-    watched.call(Call::Deliver, || sample_and_notify(&mut sampler, 4));
-    sample_and_notify(&mut sampler, 2);
-    assert_eq!(*notified.lock().unwrap(), [], "150 ms were observed, which is below the limit");
-    watched.call(Call::Deliver, || sample_and_notify(&mut sampler, 7));
-    assert_eq!(*notified.lock().unwrap(), [], "it has not returned");
-    sample_and_notify(&mut sampler, 2);
-    let overrun = Overrun { call: "deliver".to_owned(), lasted: Duration::from_millis(300) };
-    assert_eq!(*notified.lock().unwrap(), [overrun]);
-    for call in [Call::New, Call::Close, Call::Drop] {
-        watched.call(call, || sample_and_notify(&mut sampler, 7));
-        sample_and_notify(&mut sampler, 1);
-    }
-    assert_eq!(notified.lock().unwrap().len(), 1, "another instance would not help");
-}
-
-#[test]
-fn hanging_call_to_any_part_is_notified_once() {
-    let (mut sampler, calls) = watched();
-    let (limit, notified) = limit(Duration::from_millis(200));
-    calls.limit_hangs("output", limit);
-    let [codec, other] = ["output", "other"].map(|name| calls.watch(name, Some("codec `json`")));
-    other.call(Call::Encode, || sample_and_notify(&mut sampler, 10));
-    codec.call(Call::Encode, || sample_and_notify(&mut sampler, 4));
-    assert_eq!(*notified.lock().unwrap(), []);
-    let lasted = Duration::from_millis(200);
-    let overrun = Overrun { call: "codec `json`: encode".to_owned(), lasted };
-    codec.call(Call::Encode, || {
-        sample_and_notify(&mut sampler, 5);
-        assert_eq!(*notified.lock().unwrap(), std::slice::from_ref(&overrun));
-        sample_and_notify(&mut sampler, 20);
-    });
-    sample_and_notify(&mut sampler, 5);
-    assert_eq!(*notified.lock().unwrap(), [overrun]);
-}
-
-#[test]
-fn waiting_future_exceeds_no_limit() {
-    let (mut sampler, calls) = watched();
-    let (slow, notified) = limit(Duration::from_millis(50));
-    let (hangs, hung) = limit(Duration::from_millis(50));
-    calls.limit_hangs("output", hangs);
-    let watch = move || calls.watch_limited("output", slow.clone());
-    let mut connector = watch().connector(Box::new(Hangs), watch);
-    let mut start = connector.hook(Hook::START);
-    for _ in 0..20 {
-        assert!(poll(&mut start).is_pending());
-        sample_and_notify(&mut sampler, 2);
-    }
-    assert_eq!((notified.lock().unwrap().len(), hung.lock().unwrap().len()), (0, 0));
 }

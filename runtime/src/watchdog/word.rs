@@ -1,12 +1,17 @@
-//! Words of records in contiguous memory.
+//! Words of records in contiguous memory, each with the thread that wrote it.
 //!
 //! The watchdog reads the words of thousands of tasks twenty times a second. Reading each word at an arbitrary address
 //! would take 75 ns.
 
 use std::{
     ops::Deref,
-    sync::{Arc, atomic::AtomicU64},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, AtomicU64, Ordering},
+    },
 };
+
+use super::waits;
 
 /// Number of words in a chunk.
 const CHUNK: usize = 64;
@@ -14,7 +19,11 @@ const CHUNK: usize = 64;
 /// A word on a cache line of its own, because a source and a sink write their words once a batch, on different cores.
 #[derive(Default)]
 #[repr(align(128))]
-struct Line(AtomicU64);
+struct Line {
+    word: AtomicU64,
+    /// Number of the thread that made the last call.
+    thread: AtomicU32,
+}
 
 /// Word of a record.
 #[derive(Clone)]
@@ -23,11 +32,23 @@ pub(super) struct Word {
     at: usize,
 }
 
+impl Word {
+    /// Records that this thread makes a call.
+    pub(super) fn enter(&self) {
+        self.chunk[self.at].thread.store(waits::own_thread(), Ordering::Relaxed);
+    }
+
+    /// Returns the number of the thread that made the last call.
+    pub(super) fn thread(&self) -> u32 {
+        self.chunk[self.at].thread.load(Ordering::Relaxed)
+    }
+}
+
 impl Deref for Word {
     type Target = AtomicU64;
 
     fn deref(&self) -> &AtomicU64 {
-        &self.chunk[self.at].0
+        &self.chunk[self.at].word
     }
 }
 
