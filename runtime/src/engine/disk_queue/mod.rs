@@ -1,11 +1,12 @@
 //! Queues on disk: the connector that the plan puts before a sink whose `queue.disk` is set.
 //!
 //! `X -> S` becomes `X -> Q` and `Q -> S`. The sink of Q writes each batch to a record of a log, and answers when the
-//! record is durable, so the sources before Q are acknowledged then. The source of Q reads one record as one batch. When
-//! the sink S has delivered the events, or another component has settled them, the record is settled in the log.
+//! record is durable, so the sources before Q are acknowledged then. The source of Q reads one record as one batch, or
+//! takes the batch of a record that has just become durable. When the sink S has delivered the events, or another
+//! component has settled them, the record is settled in the log.
 //!
 //! A folder or module in this list imports only from those after it: `sink`, `source` and `reporter`; `full`;
-//! `opening`; `opened`; `rejected`; `record`, `identity`, `age` and `meter`.
+//! `opening`; `opened`; `rejected`; `recent`, `record`, `identity`, `age` and `meter`.
 
 mod age;
 mod full;
@@ -13,6 +14,7 @@ mod identity;
 mod meter;
 mod opened;
 mod opening;
+mod recent;
 mod record;
 mod rejected;
 mod reporter;

@@ -15,10 +15,15 @@ use std::{
 
 use tremor_abi::batch::HostBatch;
 use tremor_log::{Damage, Log, Opened, Status};
-use tremor_pdk::{Acks, Result, lock};
+use tremor_pdk::{Acks, Batch, Result, lock};
 
 use super::{
-    DiskQueue, age::Ages, identity::Identity, record::RecordReader, rejected::RejectedFiles,
+    DiskQueue,
+    age::Ages,
+    identity::Identity,
+    recent::{Recent, RecentBatch},
+    record::RecordReader,
+    rejected::RejectedFiles,
 };
 use crate::engine::{
     control::{Control, Phase},
@@ -60,8 +65,10 @@ pub(super) struct OpenQueue {
     /// `None` unless events get metadata by which a peer recognises repeated ones.
     pub(super) identity: Option<Identity>,
     ages: Mutex<Ages>,
+    /// The batches that the source takes instead of reading their records.
+    pub(super) recent: Recent,
     state: Mutex<State>,
-    /// `true` if there may be records that the source has not read.
+    /// `true` if there may be records that the source has not read, and whose batches are not retained.
     has_more: AtomicBool,
 }
 
@@ -113,7 +120,8 @@ impl OpenQueue {
         let DiskQueue { path, max_bytes, control, counters, flush_request, account, .. } = queue;
         let DiskQueue { sink, when_full, stats, .. } = queue;
         counters.opened(found.events);
-        let rejected = RejectedFiles::new(path, *max_bytes, log.status().settled);
+        let status = log.status();
+        let rejected = RejectedFiles::new(path, *max_bytes, status.settled);
         Self {
             max_record: usize::try_from(log.max_record()).unwrap_or(usize::MAX),
             path: path.clone(),
@@ -127,6 +135,7 @@ impl OpenQueue {
             rejected: Arc::new(Mutex::new(rejected)),
             account: account.clone(),
             ages: Mutex::new(Ages::new(oldest(&log))),
+            recent: Recent::new(status.durable, account.clone()),
             log,
             found,
             identity,
@@ -159,6 +168,7 @@ impl OpenQueue {
     /// Forgets the records that an earlier connection has handed out, because the source of this connection reads them
     /// again.
     pub(super) fn begin_connection(&self) {
+        self.recent.release();
         let mut state = lock(&self.state);
         state.handed_out.clear();
         state.again.clear();
@@ -183,11 +193,13 @@ impl OpenQueue {
         self.counters.set_condition(status.live_bytes, damaged, oldest);
     }
 
-    /// Records that the record `number` became durable.
-    pub(super) fn added(&self, number: u64, events: u64) {
+    /// Records that the record `number` became durable, and retains its batch if possible.
+    pub(super) fn added(&self, number: u64, events: u64, batch: Option<Batch>) {
         lock(&self.ages).add(number, self.control.clock().now_ns());
         self.counters.add(events);
-        self.set_has_more();
+        if !self.recent.add(number, batch) {
+            self.set_has_more();
+        }
         self.wake_source();
     }
 
@@ -196,6 +208,27 @@ impl OpenQueue {
         lock(&self.state).has_ended = true;
         self.set_has_more();
         self.wake_source();
+    }
+
+    /// Removes and returns the batch of the first record after `last`, which is the last one that the source has. Returns
+    /// `None` if the record has to be read, or if no record can be handed out before others are settled.
+    pub(super) fn take_recent(&self, last: u64) -> Option<RecentBatch> {
+        if !self.recent.has_next(last) {
+            return None;
+        }
+        if self.log.is_at_limit_of_ranges() {
+            self.read_nothing();
+            return None;
+        }
+        self.recent.take(last)
+    }
+
+    /// Releases the retained batches unless the source takes them. Call this from time to time.
+    pub(super) fn release_unused(&self) {
+        if self.recent.release_unused() {
+            self.set_has_more();
+            self.wake_source();
+        }
     }
 
     fn wake_source(&self) {
@@ -208,7 +241,7 @@ impl OpenQueue {
         lock(&self.state).source = Some(context.waker().clone());
     }
 
-    /// Returns whether there may be records that were not read, and resets it. Call this before reading.
+    /// Returns whether there may be records that have to be read, and resets it. Call this before reading.
     pub(super) fn take_has_more(&self) -> bool {
         self.has_more.swap(false, Ordering::AcqRel)
     }
@@ -258,11 +291,13 @@ impl OpenQueue {
         if state.connections != connection {
             return None;
         }
-        if state.taken.contains(&number) {
+        // A record that was handed out may be settled since the caller has read it. It is settled before it leaves `taken`.
+        if state.taken.contains(&number) || self.log.is_settled(number) {
             return Some(false);
         }
         state.dropped_to = number;
         drop(state);
+        self.recent.drop_to(number);
         self.end_record(number, events);
         Some(true)
     }
@@ -279,11 +314,14 @@ impl OpenQueue {
         state.waits_for_settlement || state.has_ended
     }
 
-    /// Sets whether the source waits until records are settled. While it does, the sink delivers what it has.
-    pub(super) fn set_waits(&self, waits: bool) {
+    /// Sets whether the source waits until records are settled. While it does, the sink delivers what it has. Returns
+    /// `true` if the source has begun to wait: it has to check again, because it was not woken by what was settled before.
+    pub(super) fn set_waits(&self, waits: bool) -> bool {
         self.flush_request.set(waits);
         let since = &mut lock(&self.state).waits_since;
+        let waited = since.is_some();
         *since = waits.then(|| since.unwrap_or_else(|| self.control.clock().now()));
+        waits && !waited
     }
 
     /// Returns whether the source has waited for long until records are settled, although it has more.
@@ -340,10 +378,12 @@ impl OpenQueue {
         self.counters.settle(events);
         let mut state = lock(&self.state);
         state.taken.remove(&number);
-        if std::mem::take(&mut state.waits_for_settlement) {
+        let waited = std::mem::take(&mut state.waits_for_settlement);
+        if waited {
             self.set_has_more();
         }
-        let source = state.source.take();
+        let is_waiting = waited || state.waits_since.is_some();
+        let source = if is_waiting { state.source.take() } else { None };
         drop(state);
         source.into_iter().for_each(Waker::wake);
     }

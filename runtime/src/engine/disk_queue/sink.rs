@@ -117,6 +117,8 @@ impl QueueSink {
         }
         while let Some(NewRecord { bytes, events }) = delivery.records.pop_front() {
             let len = bytes.len();
+            let is_whole = events.len() == batch.len();
+            let recent = is_whole.then(|| queue.recent.copy_of(batch, len)).flatten();
             let (progress, queue, staging) =
                 (delivery.progress.clone(), queue.clone(), staged.clone());
             lock(&progress.0).left += 1;
@@ -125,7 +127,7 @@ impl QueueSink {
             let done = move |result: std::result::Result<u64, NotDurable>| {
                 staging.fetch_sub(len, Ordering::Relaxed);
                 if let Ok(number) = result {
-                    queue.added(number, positions.len() as u64);
+                    queue.added(number, positions.len() as u64, recent);
                 }
                 // The thread of the log must not be the last to use the queue, because dropping the log joins it.
                 drop(queue);

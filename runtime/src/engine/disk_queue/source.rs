@@ -1,4 +1,5 @@
-//! The source of a queue on disk: reads one record as one batch, in the order of the records.
+//! The source of a queue on disk: reads one record as one batch, or takes the batch of a new record, in the order of the
+//! records.
 
 use std::{
     collections::VecDeque,
@@ -32,9 +33,11 @@ pub(super) struct QueueSource {
     /// The readers. `None` while a read is in flight.
     readers: Option<Box<Readers>>,
     reading: Option<Pin<Box<dyn Future<Output = Result<Answer>> + Send>>>,
+    /// Number of the last record that was read or taken.
+    last: u64,
     /// Records that were read and not handed out, in order.
     ready: VecDeque<Record>,
-    /// The first of these records, if it waits until older ones are settled.
+    /// The next record, if it waits until older ones are settled.
     held: Option<(HandedOut, StoredBatch)>,
     /// A record to be delivered again.
     again: Option<(HandedOut, StoredBatch)>,
@@ -72,6 +75,7 @@ impl QueueSource {
         Self {
             readers: Some(Box::new(readers)),
             reading: None,
+            last: queue.log.status().settled,
             ready: VecDeque::new(),
             held: None,
             again: None,
@@ -94,10 +98,12 @@ impl QueueSource {
     /// Begins to read on another thread: the record `again` again, or otherwise the next records.
     fn read(&mut self, again: Option<u64>) {
         let Some(mut readers) = self.readers.take() else { return };
+        let last = self.last;
+        let until = if again.is_some() { last } else { self.queue.recent.begin(last) };
         self.reading = Some(Box::pin(blocking(move || {
             let read = match again {
                 Some(number) => readers.again.again(number).map(|it| it.into_iter().collect()),
-                None => read_ahead(&mut readers.next),
+                None => read_ahead(&mut readers.next, last, until),
             };
             Answer { readers, read: read.map_err(unreadable) }
         })));
@@ -144,10 +150,17 @@ impl QueueSource {
             return Poll::Ready(Ok(()));
         }
         let Some(record) = again else {
-            if read.is_empty() {
-                self.queue.read_nothing();
+            if let Some(newest) = read.last() {
+                self.last = newest.number;
+                if !self.queue.recent.has_all_after(self.last) {
+                    self.queue.set_has_more();
+                }
             } else {
-                self.queue.set_has_more();
+                self.queue.read_nothing();
+                // The record after which batches are retained cannot be read, for example because it was dropped.
+                if !self.queue.recent.has_all_after(self.last) && self.queue.recent.release() {
+                    self.queue.set_has_more();
+                }
             }
             self.ready.extend(read);
             self.charge.set(self.ready.iter().map(|it| it.bytes.len()).sum());
@@ -165,7 +178,7 @@ impl QueueSource {
 
     /// Puts the events of a record into `batch`.
     fn hand_out(&mut self, record: HandedOut, stored: StoredBatch, batch: &mut Batch) -> Pull {
-        self.queue.set_waits(false);
+        let _ = self.queue.set_waits(false);
         let (pull, mut events) = (batch.pull(), stored.batch);
         events.set_pull(pull);
         if let Some(identity) = &self.queue.identity {
@@ -183,16 +196,28 @@ impl QueueSource {
         !is_busy && self.queue.is_settled()
     }
 
+    /// Removes and returns the next record that was read, or that has just become durable.
+    fn take_next(&mut self) -> Result<Option<(HandedOut, StoredBatch)>> {
+        let (number, stored) = match self.ready.pop_front() {
+            Some(Record { number, bytes }) => (number, self.records.read(number, &bytes)?),
+            // The records of a read in flight come first.
+            None if self.reading.is_some() => return Ok(None),
+            None => {
+                let Some(recent) = self.queue.take_recent(self.last) else { return Ok(None) };
+                self.last = recent.number;
+                (recent.number, StoredBatch { batch: recent.batch, run: self.queue.run })
+            }
+        };
+        Ok(Some((HandedOut::new(number, stored.batch.len() as u64), stored)))
+    }
+
     /// Returns the next record that may be handed out. The first record of a run is held until all older ones are
     /// settled, because the streams of two runs have different numbers, so that a sink which delivers streams in order
     /// would deliver both at the same time.
     fn next_record(&mut self) -> Result<Option<(HandedOut, StoredBatch)>> {
         loop {
-            if self.held.is_none()
-                && let Some(Record { number, bytes }) = self.ready.pop_front()
-            {
-                let stored = self.records.read(number, &bytes)?;
-                self.held = Some((HandedOut::new(number, stored.batch.len() as u64), stored));
+            if self.held.is_none() {
+                self.held = self.take_next()?;
             }
             let Some((record, stored)) = &self.held else { return Ok(None) };
             let is_of_run = self.run == Some(stored.run);
@@ -209,10 +234,12 @@ impl QueueSource {
     }
 }
 
-/// Reads the next records, as many as are read at a time.
-fn read_ahead(reader: &mut Reader) -> Result<Vec<Record>, DeviceError> {
-    let (mut records, mut bytes) = (Vec::new(), 0);
-    while records.len() < MOST_READ && bytes < READ_AHEAD {
+/// Reads the next records after the record `last`, as many as are read at a time, but none after the record `until`.
+fn read_ahead(reader: &mut Reader, last: u64, until: u64) -> Result<Vec<Record>, DeviceError> {
+    reader.skip_to(last);
+    let (mut records, mut bytes) = (Vec::<Record>::new(), 0);
+    let is_at_end = |records: &[Record]| records.last().is_some_and(|it| it.number >= until);
+    while records.len() < MOST_READ && bytes < READ_AHEAD && !is_at_end(&records) {
         match reader.next() {
             Ok(Some(record)) => {
                 bytes += record.bytes.len();
@@ -231,6 +258,8 @@ impl DynSource for QueueSource {
         // Registered before anything is checked, so that no change is missed.
         self.queue.register(context);
         loop {
+            // Checked first, so that nothing is added after the other checks.
+            let has_ended = self.queue.has_ended();
             let is_reading = self.poll_read(context)?.is_pending();
             if let Some((record, stored)) = self.again.take() {
                 return Poll::Ready(Ok(self.hand_out(record, stored, batch)));
@@ -254,12 +283,14 @@ impl DynSource for QueueSource {
                     self.read(None);
                     continue;
                 }
-                if self.queue.has_ended() && self.is_settled() {
+                if has_ended && self.is_settled() {
                     return Poll::Ready(Ok(Pull::Finished));
                 }
             }
             let waits = self.held.is_some() || (is_empty && self.queue.waits_for_settlement());
-            self.queue.set_waits(waits);
+            if self.queue.set_waits(waits) {
+                continue;
+            }
             let next = self.queue.next_again().filter(|_| !is_reading);
             if self.alarm.poll_earliest(context, [(next, ())]).is_pending() {
                 return Poll::Pending;

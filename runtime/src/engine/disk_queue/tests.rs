@@ -1,5 +1,7 @@
 //! Tests of the source and the sink of a queue on disk, with a log on the file system.
 
+mod recent;
+
 use std::{
     future::poll_fn,
     io,
@@ -13,7 +15,7 @@ use std::{
 };
 
 use tremor_abi::batch::HostBatch;
-use tremor_log::{DiskFile, Layer, Layered, SystemDisk};
+use tremor_log::{Disk, DiskFile, Layer, Layered, SystemDisk};
 use tremor_pdk::{Acks, Batch, ErrorKind, Grant, Pull, lock};
 
 use super::{DiskQueue, QueueSink, QueueSource, meter::Meter, opened::OpenQueue, opening::Opening};
@@ -41,6 +43,9 @@ struct Folder {
     stats: Arc<Stats>,
     when_full: WhenFull,
     identify: bool,
+    disk: Arc<dyn Disk>,
+    max_bytes: u64,
+    memory: MemoryBudget,
 }
 
 impl Folder {
@@ -51,8 +56,17 @@ impl Folder {
     fn with(when_full: WhenFull) -> Self {
         let control = Arc::new(Control::new(Clock::simulated(1_000_000_000)));
         let (counters, stats) = (Arc::default(), Arc::default());
-        let (temporary, identify) = (tempfile::tempdir().unwrap(), false);
-        Self { temporary, control, counters, stats, when_full, identify }
+        Self {
+            temporary: tempfile::tempdir().unwrap(),
+            control,
+            counters,
+            stats,
+            when_full,
+            identify: false,
+            disk: Arc::new(SystemDisk),
+            max_bytes: 1 << 20,
+            memory: MemoryBudget::default(),
+        }
     }
 
     fn queue(&self) -> DiskQueue {
@@ -63,13 +77,13 @@ impl Folder {
             when_full: self.when_full,
             stats: self.stats.clone(),
             path: self.temporary.path().join("queue"),
-            max_bytes: 1 << 20,
+            max_bytes: self.max_bytes,
             owner: "flow/out".to_owned(),
-            disk: Arc::new(SystemDisk),
+            disk: self.disk.clone(),
             control: self.control.clone(),
             counters: self.counters.clone(),
             flush_request: Arc::default(),
-            account: MemoryBudget::default().flow("flow").account("out"),
+            account: self.memory.flow("flow").account("out"),
         }
     }
 
@@ -428,6 +442,20 @@ impl Layer for Held {
         }
         file.read_at(buffer, offset)
     }
+}
+
+/// The thread that drops records has read the record before.
+#[test]
+fn record_that_is_settled_meanwhile_is_not_dropped() {
+    let folder = Folder::with(WhenFull::DropOldest);
+    let queue = folder.open();
+    append(&queue, &[&["1"], &["2"]]);
+    let mut pulls = Pulls::of(&queue);
+    assert_eq!(pulls.next(), ["1"]);
+    pulls.acks.ack(1).unwrap();
+    let drops = |number| queue.drop_record(queue.connection(), number, 1);
+    assert_eq!((drops(1), folder.stored()), (Some(false), (0, 1)));
+    assert_eq!((drops(2), folder.stored()), (Some(true), (0, 0)));
 }
 
 /// The flow of before may need the folder.
