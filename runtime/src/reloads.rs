@@ -234,7 +234,8 @@ pub struct FlowChange {
     pub flow: String,
     /// Kind of the change.
     pub change: Change,
-    /// Why the flow is replaced.
+    /// Why the flow is replaced, or the differences of links, pipelines and the set of connectors that the flow adopts while
+    /// it runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The connectors of a flow that is changed while it runs. Empty for other changes.
@@ -247,9 +248,9 @@ pub struct FlowChange {
 pub struct ConnectorChange {
     /// Name of the connector.
     pub connector: String,
-    /// [`Change::Kept`] or [`Change::Replaced`].
+    /// [`Change::Kept`], [`Change::Replaced`], [`Change::Added`] or [`Change::Removed`].
     pub change: Change,
-    /// Why the connector is replaced.
+    /// Why the connector is replaced, or what a removed one has left.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -265,13 +266,13 @@ pub struct Faulty(pub String);
 pub enum Change {
     /// The flow or connector continues and notices nothing.
     Kept,
-    /// The flow continues, and some of its connectors are replaced.
+    /// The flow continues, and some of its connectors, links or pipelines change.
     Changed,
     /// The flow drains, and its successor starts when it has ended. A connector is closed before its successor connects.
     Replaced,
-    /// The flow starts.
+    /// The flow starts, or a connector joins its flow.
     Added,
-    /// The flow drains.
+    /// The flow drains, or a connector leaves its flow.
     Removed,
 }
 
@@ -297,7 +298,8 @@ impl fmt::Display for FlowChange {
         replaced.enumerate().try_for_each(|(at, it)| {
             let before = if at == 0 { ":" } else { "," };
             write!(f, "{before} {} `{}`", it.change.as_str(), it.connector)?;
-            it.reason.iter().try_for_each(|reason| write!(f, ", because {reason}"))
+            let word = if it.change == Change::Removed { "" } else { "because " };
+            it.reason.iter().try_for_each(|reason| write!(f, ", {word}{reason}"))
         })
     }
 }

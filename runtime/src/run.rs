@@ -3,6 +3,7 @@
 mod comparison;
 mod confirm;
 mod in_place;
+mod links;
 mod outcome;
 mod planning;
 mod reload;

@@ -22,7 +22,7 @@
 //! (`logging::notices`).
 //!
 //! A folder or module in this list imports only from itself and from those after it: `waiting`, `simulation`, `status`,
-//! `succession` and `plan`; `connector`; `source`, `sink` and `disk_queue`; `pipeline`; `route`; `queue`; `tracking`; `parts`; `control`; `handle`
+//! `relinking`, `removal`, `succession` and `plan`; `connector`; `source`, `sink` and `disk_queue`; `pipeline`; `route`; `queue`; `tracking`; `parts`; `control`; `handle`
 //! and `logging`; `retry`; `sync`; `spin`; `processors`, `target` and `tuning`.
 //!
 //! A flow ends when its sources have ended, when a drain is requested (`FlowHandle::drain`), or when a component fails
@@ -39,6 +39,8 @@ mod pipeline;
 mod plan;
 mod processors;
 mod queue;
+mod relinking;
+mod removal;
 mod retry;
 mod route;
 mod simulation;
@@ -78,20 +80,27 @@ pub use self::{
         stored::Stored,
     },
 };
-use self::{
-    control::{Control, Phase},
-    handle::ConnectorHandle,
-    succession::Member,
-    tracking::stats::FlowCounters,
-};
 pub(crate) use self::{
-    handle::{connection::Connection, status::MEMORY},
+    control::overrun::HANG_LIMIT,
+    handle::{
+        connection::{Connection, Replaced},
+        status::MEMORY,
+    },
     logging::losses::{FLOW_ENDED, QUEUE_FULL},
     parts::{ConnectorType, MakePreprocessor, OperatorInstance, Parts},
     processors::Processors,
+    relinking::{Relinking, Withdrawn},
+    removal::{Remainder, Removal},
     retry::part_restarts::{PANICS_IN_A_ROW, Part, PartRestarts},
+    route::exchange::exchange,
     simulation::{Simulation, Taken},
     succession::{Stage, Succession},
+};
+use self::{
+    control::{Control, Phase},
+    handle::ConnectorHandle,
+    relinking::Running,
+    tracking::stats::FlowCounters,
 };
 pub use crate::flow::Role as Kind;
 use crate::{clock::Clock, executor, flow, log, memory::FlowMemory, watchdog::Calls};
@@ -105,7 +114,7 @@ const LAST_MOMENT: Duration = Duration::from_millis(40);
 pub(crate) struct Planned {
     name: String,
     control: Arc<Control>,
-    counters: FlowCounters,
+    counters: Arc<FlowCounters>,
     tasks: plan::Tasks,
 }
 
@@ -114,8 +123,10 @@ pub(crate) struct Flow {
     name: String,
     control: Arc<Control>,
     counters: Arc<FlowCounters>,
-    members: Arc<[Member]>,
+    running: Arc<Running>,
     tasks: Vec<executor::Task<()>>,
+    /// Tasks that join while the flow runs.
+    joining: Receiver<executor::Task<()>>,
     started: Instant,
 }
 
@@ -178,10 +189,11 @@ impl Planned {
         parts: &dyn Parts,
         control: Arc<Control>,
     ) -> Result<Self, flow::Error> {
-        let mut counters = FlowCounters::default();
+        let counters = Arc::<FlowCounters>::default();
         let with_queues = flow.with_queues();
         let planned = with_queues.as_ref().unwrap_or(flow);
-        let tasks = plan::tasks(planned, parts, &control, &mut counters)?;
+        let scope = plan::Scope { parts, control: &control, counters: &counters };
+        let tasks = plan::tasks(planned, scope)?;
         Ok(Self { name: flow.name().to_owned(), control, counters, tasks })
     }
 
@@ -190,18 +202,15 @@ impl Planned {
         let Self { name, control, counters, tasks } = self;
         let calls = control.calls();
         let flow = calls.flow().clone();
-        let members = tasks.connectors.iter().map(Member::of).collect();
-        let connectors = tasks.connectors.into_iter().map(|task| {
-            let turns = calls.watch(&task.name, Some("connector"));
-            executor::spawn(log::of_flow(flow.clone(), turns.turns(task.run())))
-        });
+        let (running, joining) = Running::of(&tasks.connectors, tasks.topology);
+        let connectors = tasks.connectors.into_iter().map(|task| relinking::start(task, calls));
         let pipelines = tasks.pipelines.into_iter().map(|task| {
             let turns = calls.watch(&task.router.name, Some("pipeline"));
             executor::spawn(log::of_flow(flow.clone(), turns.turns(task.run())))
         });
         let tasks = connectors.chain(pipelines).collect();
         let started = control.clock().now();
-        Flow { name, control, counters: Arc::new(counters), members, tasks, started }
+        Flow { name, control, counters, running, tasks, joining, started }
     }
 }
 
@@ -209,7 +218,7 @@ impl Flow {
     /// Returns a handle that controls the flow.
     pub(crate) fn handle(&self) -> FlowHandle {
         let (control, counters) = (self.control.clone(), self.counters.clone());
-        FlowHandle { flow: self.name.clone(), control, counters, members: self.members.clone() }
+        FlowHandle { flow: self.name.clone(), control, counters, running: self.running.clone() }
     }
 
     /// Waits until the flow has ended. A drain, whatever its cause, may take the time `deadline`; then the flow is
@@ -240,13 +249,11 @@ impl Flow {
             true
         };
         let tasks = async {
-            for task in self.tasks {
-                task.await;
-            }
+            relinking::until_ended(self.tasks, &self.joining).await;
             false
         };
         let is_left_behind = control.losses().during(executor::first(tasks, watchdog)).await;
-        let components = self.counters.components();
+        let components = self.counters.all_components();
         let counts = Counts::of(&components);
         let unfinished = control.unfinished();
         for Unfinished { component, doing } in &unfinished {
@@ -278,8 +285,7 @@ pub(crate) struct FlowHandle {
     flow: String,
     control: Arc<Control>,
     counters: Arc<FlowCounters>,
-    /// The connectors, without those that no link uses.
-    members: Arc<[Member]>,
+    running: Arc<Running>,
 }
 
 impl FlowHandle {
@@ -304,7 +310,7 @@ impl FlowHandle {
     }
 
     /// Returns the ports of a component, or `None` if no component has this name.
-    pub(crate) fn ports(&self, component: &str) -> Option<Vec<&str>> {
+    pub(crate) fn ports(&self, component: &str) -> Option<Vec<String>> {
         self.counters.ports(component)
     }
 

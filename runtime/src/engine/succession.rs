@@ -1,7 +1,12 @@
 //! The reload's access to connectors of a running flow: which of them can be replaced in the flow, and their hand-over to
 //! successors.
 
-use std::sync::Arc;
+use std::{
+    fmt::{self, Debug, Formatter},
+    sync::{Arc, Mutex, Weak},
+};
+
+use tremor_pdk::lock;
 
 use crate::{
     engine::{
@@ -13,6 +18,7 @@ use crate::{
         handle::ConnectorHandle,
         parts::Parts,
         plan::assembly::successor,
+        route::{haste::Hurried, router::Egress},
     },
     flow::{self, Flow},
     memory::FlowMemory,
@@ -25,18 +31,39 @@ pub(crate) use crate::engine::connector::handover::Stage;
 const CODED: [&str; 4] = ["type", "codec", "postprocessors", "pull"];
 
 /// A running connector that can be handed over.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Member {
-    handle: Arc<ConnectorHandle>,
-    handover: Arc<Handover>,
+    pub(super) handle: Arc<ConnectorHandle>,
+    pub(super) handover: Arc<Handover>,
     is_coded_elsewhere: bool,
+    /// The object through which the sink sends to its port `err`.
+    egress: Weak<Egress>,
+    /// Ends waits of the sink for the queues after its port `err`, while the connector has to close.
+    hurried: Arc<Mutex<Option<Hurried>>>,
+}
+
+impl Debug for Member {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Member").field("connector", &self.handle.name()).finish_non_exhaustive()
+    }
 }
 
 impl Member {
     pub(super) fn of(task: &ConnectorTask) -> Self {
-        let ConnectorTask { handle, handover, is_coded_elsewhere, .. } = task;
-        let (handle, handover) = (handle.clone(), handover.clone());
-        Self { handle, handover, is_coded_elsewhere: *is_coded_elsewhere }
+        let ConnectorTask { handle, handover, is_coded_elsewhere, sink, .. } = task;
+        let egress = sink.as_ref().map(|sink| Arc::downgrade(&sink.router.egress));
+        Self {
+            handle: handle.clone(),
+            handover: handover.clone(),
+            is_coded_elsewhere: *is_coded_elsewhere,
+            egress: egress.unwrap_or_default(),
+            hurried: Arc::default(),
+        }
+    }
+
+    /// Ends waits of the sink for the queues after its port `err`, because the connector has to close.
+    pub(super) fn hurry(&self) {
+        *lock(&self.hurried) = self.egress.upgrade().map(|egress| egress.hurry());
     }
 
     /// Prepares the hand-over of the connector. `calls` are the records of its flow.
@@ -67,13 +94,8 @@ impl FlowHandle {
         self.control.memory()
     }
 
-    fn member(&self, connector: &str) -> Option<&Member> {
-        self.members.iter().find(|it| it.handle.name() == connector)
-    }
-
-    /// Returns whether the flow has a task for the connector. It has none if no link uses the connector.
-    pub(crate) fn runs(&self, connector: &str) -> bool {
-        self.member(connector).is_some()
+    fn member(&self, connector: &str) -> Option<Member> {
+        self.running.member(connector)
     }
 
     /// Returns whether other tasks decode or encode for the connector.
@@ -110,14 +132,26 @@ impl FlowHandle {
     ) -> Result<Succession, flow::Error> {
         let missing = || flow.error(flow::Span::START, format!("`{connector}` does not run"));
         let member = self.member(connector).ok_or_else(missing)?;
-        successor(flow, trial, connector)?.rehearse().map_err(|error| {
-            let mut connectors = flow.spec.connectors.iter();
-            let spec = connectors.find(|it| it.name.value == connector);
-            let at = spec.map_or(flow::Span::START, |it| it.component.name.at);
-            flow.error(at, format!("cannot create the connector `{connector}`: {error}"))
-        })?;
+        rehearse(flow, connector, trial)?;
         Ok(member.succession(successor(flow, parts, connector)?, self.control.calls()))
     }
+}
+
+/// Creates an instance of a connector and drops it, to find errors of its constructor.
+///
+/// # Errors
+/// Returns the reason why the instance cannot be created, with its location in the flow file.
+pub(super) fn rehearse(
+    flow: &Flow,
+    connector: &str,
+    trial: &dyn Parts,
+) -> Result<(), flow::Diagnostic> {
+    successor(flow, trial, connector)?.rehearse().map_err(|error| {
+        let mut connectors = flow.spec.connectors.iter();
+        let spec = connectors.find(|it| it.name.value == connector);
+        let at = spec.map_or(flow::Span::START, |it| it.component.name.at);
+        flow.error(at, format!("cannot create the connector `{connector}`: {error}"))
+    })
 }
 
 impl Succession {
@@ -138,6 +172,7 @@ impl Succession {
         let state = handle.status().state;
         self.was_connected = !matches!(state, State::Connecting | State::Restarting);
         handover.request(next);
+        self.connector.hurry();
         // The successor has other instances of the parts that are not called any more.
         self.calls.revive(handle.name());
         handle.restart();
@@ -151,12 +186,14 @@ impl Succession {
             self.calls.revive(handle.name());
         }
         if handover.request_back() {
+            self.connector.hurry();
             handle.restart();
         }
     }
 
     /// Lets a connector that has closed connect according to its other specification.
     pub(crate) fn release(&self, is_on_trial: bool) {
+        *lock(&self.connector.hurried) = None;
         self.connector.handover.release(is_on_trial);
     }
 
@@ -170,6 +207,7 @@ impl Drop for Succession {
     fn drop(&mut self) {
         // Before the request, another reload may have a hand-over of the connector in progress.
         if self.next.is_none() {
+            *lock(&self.connector.hurried) = None;
             self.connector.handover.settle();
         }
     }

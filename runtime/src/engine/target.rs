@@ -13,7 +13,7 @@ pub(crate) enum Target {
 }
 
 /// The targets of the ports of a component, and the handling of events that cannot be processed.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ports {
     pub(crate) out: Vec<Target>,
     pub(crate) err: Vec<Target>,
@@ -22,3 +22,6 @@ pub(crate) struct Ports {
     /// Maximum bytes of the original event in a dead letter, if the flow sets a limit.
     pub(crate) letter_bytes: Option<usize>,
 }
+
+/// Targets of an operator's own ports, by the name of the port.
+pub(crate) type NamedTargets = Vec<(String, Vec<Target>)>;

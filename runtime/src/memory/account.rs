@@ -195,17 +195,27 @@ impl Loan {
     /// While less than the share is used, one block is always granted, even if less than a block of the share is
     /// left.
     pub(crate) fn take(&self, bytes: usize) -> bool {
+        let refusals = &self.account.refusals;
+        if !self.take_spare(bytes) {
+            refusals.fetch_add(1, Ordering::Relaxed);
+            return false;
+        }
+        if refusals.load(Ordering::Relaxed) > 0 {
+            refusals.store(0, Ordering::Relaxed);
+        }
+        true
+    }
+
+    /// Borrows `bytes` as [`Loan::take`] does, for memory without which the component works as well. A refusal is not
+    /// counted, because no limit has to be increased for it.
+    pub(crate) fn take_spare(&self, bytes: usize) -> bool {
         let Account { credit, held, .. } = &*self.account;
         let before = *lock(held);
         let after = Held { used: before.used.saturating_add(bytes), ..before };
         let more = after.borrowed() - before.borrowed();
         let is_last_of_share = bytes <= BLOCK && before.used < before.share;
         if after.used > ADDRESSES || !(more == 0 || is_last_of_share || credit.may_borrow(more)) {
-            self.account.refusals.fetch_add(1, Ordering::Relaxed);
             return false;
-        }
-        if self.account.refusals() > 0 {
-            self.account.refusals.store(0, Ordering::Relaxed);
         }
         self.lent.fetch_add(bytes, Ordering::Relaxed);
         self.account.take(bytes);

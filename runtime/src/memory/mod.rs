@@ -201,6 +201,12 @@ impl FlowMemory {
         account
     }
 
+    /// Removes the account of a component that has ended. What is still counted in the account stays counted until it is
+    /// released.
+    pub(crate) fn remove(&self, component: &str) {
+        lock(&self.accounts).retain(|account| account.component() != component);
+    }
+
     /// Returns whether sources may be pulled.
     pub(crate) fn is_open(&self) -> bool {
         self.credit.is_open()

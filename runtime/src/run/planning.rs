@@ -9,11 +9,12 @@ use crate::{executor, flow, reloads::Faulty, watchdog::Calls};
 pub(super) const TRIAL: Duration = Duration::from_secs(30);
 
 /// Creates components of a flow on a thread of its own, because a constructor may not return. `of` names the flow, and
-/// describes the owner of the components. `create` gets the records of its calls into plugins.
+/// describes the owner of the components. `create` gets the records of its calls into plugins, and a function that returns
+/// `false` after the time limit.
 pub(super) fn in_time<T: Send + 'static>(
     supervisor: &Supervisor,
     (flow, of): (&str, &str),
-    create: impl FnOnce(&Arc<Calls>) -> Result<T, flow::Error> + Send + 'static,
+    create: impl FnOnce(&Arc<Calls>, &dyn Fn() -> bool) -> Result<T, flow::Error> + Send + 'static,
 ) -> Result<T, Faulty> {
     let Supervisor { run, clock, .. } = supervisor;
     if run.ends() {
@@ -23,7 +24,7 @@ pub(super) fn in_time<T: Send + 'static>(
     let calls = supervisor.calls(flow);
     let records = calls.clone();
     let create = move || {
-        let created = create(&records);
+        let created = create(&records, &|| !sender.is_closed());
         // The receiver is gone after the time limit.
         _ = sender
             .try_send(created.map_err(|error| Faulty(error.to_string().trim_end().to_owned())));

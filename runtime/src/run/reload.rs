@@ -2,8 +2,8 @@
 //!
 //! A reload first plans all flows that were added or replaced, and the successors of connectors, which creates their
 //! components. If that fails, nothing has changed. Then the flows drain that were removed or replaced, and their
-//! successors start when they have ended. If only connectors of a flow have changed, the flow continues, and only these
-//! connectors are replaced ([`in_place`](super::in_place)). If a successor fails on its first attempt to connect, the
+//! successors start when they have ended. If only connectors, links and pipelines of a flow have changed, the flow
+//! continues: connectors are replaced ([`in_place`](super::in_place)), and links change ([`links`](super::links)). If a successor fails on its first attempt to connect, the
 //! previous flows are planned and started again, and the connectors are handed back. Flows that have not changed notice
 //! nothing.
 //!
@@ -20,7 +20,7 @@ use std::{
 
 use super::{
     Checked, Files,
-    comparison::{Plan, is_kept},
+    comparison::Plan,
     confirm::{Confirmation, Expired, Origin},
     in_place::InPlace,
     outcome::{log, run_ends},
@@ -41,11 +41,11 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Time between two looks if no files are watched.
 const IDLE: Duration = Duration::from_hours(1);
 /// Time between two looks at the states of flows for which a reload waits.
-const STEP: Duration = Duration::from_millis(10);
+pub(super) const STEP: Duration = Duration::from_millis(10);
 
 /// Changes the flows of a run.
 pub(super) struct Reloader {
-    supervisor: Arc<Supervisor>,
+    pub(super) supervisor: Arc<Supervisor>,
     flows: Vec<(Checked, Member)>,
     files: Files,
     /// Last state of [`Files::watch`] for which the files were read, and the state of the last look.
@@ -160,7 +160,7 @@ impl Reloader {
             return;
         }
         self.supervisor.run.reloads().set_confirmation(None);
-        let plan = Plan::of(confirmed, &self.flows);
+        let plan = Plan::of(confirmed, &self.flows, &self.supervisor);
         if plan.is_empty() {
             tracing::info!(
                 ?within,
@@ -189,7 +189,7 @@ impl Reloader {
     }
 
     /// Records the step in which the reload is.
-    fn enter(&self, step: Step, flow: Option<&str>) {
+    pub(super) fn enter(&self, step: Step, flow: Option<&str>) {
         let Supervisor { run, clock, .. } = &*self.supervisor;
         run.reloads().enter(step, flow, clock.now());
     }
@@ -213,19 +213,22 @@ impl Reloader {
 
     /// Reads the files and compares them with what runs.
     fn read(&mut self) -> Result<Plan, Faulty> {
-        Ok(Plan::of((self.files.read)()?, &self.flows))
+        Ok(Plan::of((self.files.read)()?, &self.flows, &self.supervisor))
     }
 
     /// Returns the running flow called `name`.
-    fn running(&self, name: &str) -> Option<&(Checked, Member)> {
+    pub(super) fn running(&self, name: &str) -> Option<&(Checked, Member)> {
         self.flows.iter().find(|(it, _)| it.flow.name() == name)
     }
 
     /// Changes the flows.
-    fn apply(&mut self, plan: Plan) -> Outcome {
+    fn apply(&mut self, mut plan: Plan) -> Outcome {
         let (later, first): (Vec<_>, Vec<_>) = plan.starting().partition(|it| it.flow.is_stored());
-        let planned =
-            self.plan_all(first).and_then(|planned| Ok((planned, self.successors(&plan)?)));
+        let planned = self.plan_all(first).and_then(|planned| {
+            let mut in_place = self.successors(&plan)?;
+            self.relink(&plan, &mut in_place)?;
+            Ok((planned, in_place))
+        });
         let (mut planned, mut in_place) = match planned {
             Ok(planned) => planned,
             Err(errors) => return Outcome::of(ReloadResult::Refused, plan.changes, errors),
@@ -255,13 +258,20 @@ impl Reloader {
             Ok(later) => {
                 planned.extend(later);
                 in_place.release(true);
+                in_place.start();
                 let started = self.start_all(planned);
-                let errors = self.fail(&started, &in_place);
+                let mut errors = self.fail(&started, &in_place);
+                if errors.is_empty() {
+                    errors = self.exchange(&mut in_place);
+                }
                 (started, errors)
             }
             Err(errors) => (Vec::new(), errors),
         };
         if errors.is_empty() {
+            // The links have changed, so connectors are not handed back, nor on trial while removed ones drain.
+            in_place.settle();
+            self.complete(&mut in_place, &mut plan);
             drop(in_place);
             for (change, next) in plan.changed() {
                 let mut flows = self.flows.iter_mut();
@@ -298,7 +308,7 @@ impl Reloader {
         let (supervisor, flow) = (self.supervisor.clone(), checked.clone());
         let name = checked.flow.name();
         self.enter(Step::Creating, Some(name));
-        in_time(&self.supervisor, (name, &format!("flow `{name}`")), move |calls| {
+        in_time(&self.supervisor, (name, &format!("flow `{name}`")), move |calls, _| {
             supervisor.plan(&flow.flow, &flow.components, calls)
         })
     }
@@ -310,14 +320,14 @@ impl Reloader {
         for (change, next) in plan.changed() {
             let Some((_, member)) = self.running(&change.flow) else { continue };
             for ConnectorChange { connector, change: of_connector, .. } in &change.connectors {
-                if is_kept(*of_connector) {
+                if *of_connector != Change::Replaced {
                     continue;
                 }
                 self.enter(Step::Creating, Some(&change.flow));
                 let (supervisor, next) = (self.supervisor.clone(), next.clone());
                 let (handle, name) = (member.handle.clone(), connector.clone());
                 let of = format!("connector `{connector}` of flow `{}`", change.flow);
-                let created = in_time(&self.supervisor, (&change.flow, &of), move |calls| {
+                let created = in_time(&self.supervisor, (&change.flow, &of), move |calls, _| {
                     supervisor.successor(&next, &handle, &name, calls)
                 });
                 match created {
@@ -414,9 +424,10 @@ impl Reloader {
         plan: Plan,
         started: &[(Checked, Member)],
         ended: Vec<(Checked, Member)>,
-        in_place: InPlace,
+        mut in_place: InPlace,
         mut errors: Vec<String>,
     ) -> Outcome {
+        in_place.withdraw();
         errors.extend(in_place.closed());
         in_place.request_back();
         self.wait_for(Step::Closing, || in_place.are_closed());
@@ -458,11 +469,13 @@ fn continued(change: &FlowChange, next: &Checked, earlier: &Checked) -> Checked 
     let mut flow = flow::Flow::clone(&next.flow);
     for connector in &mut flow.spec.connectors {
         let name = &connector.name.value;
-        let is_replaced = |it: &ConnectorChange| it.connector == *name && !is_kept(it.change);
+        let is_new = |it: &ConnectorChange| {
+            it.connector == *name && matches!(it.change, Change::Replaced | Change::Added)
+        };
         let mut connectors = earlier.flow.spec.connectors.iter();
         let running = connectors.find(|it| it.name.value == *name);
         if let Some(running) = running
-            && !change.connectors.iter().any(is_replaced)
+            && !change.connectors.iter().any(is_new)
         {
             connector.component.config.continue_from(&running.component.config);
         }

@@ -19,7 +19,7 @@ use super::{Checked, RunHandle, waiting};
 use crate::{
     clock::Clock,
     components::{Components, FlowParts},
-    engine::{self, FlowHandle, Planned, Processors, Report, Succession},
+    engine::{self, FlowHandle, Planned, Processors, Relinking, Report, Succession},
     executor,
     flow::{self, Flow},
     memory::MemoryBudget,
@@ -133,11 +133,46 @@ impl Supervisor {
         connector: &str,
         apart: &Arc<Calls>,
     ) -> Result<Succession, flow::Error> {
+        let [trial, parts] = [apart, running.calls()].map(|calls| self.parts(next, running, calls));
+        running.succession(&next.flow, connector, &trial, &parts)
+    }
+
+    /// Returns the parts from which components of `next` are created for the running version of the flow.
+    fn parts<'p>(
+        &'p self,
+        Checked { flow, components }: &'p Checked,
+        running: &'p FlowHandle,
+        calls: &'p Arc<Calls>,
+    ) -> FlowParts<'p> {
         let Self { run, clock, .. } = self;
-        let Checked { flow, components } = next;
-        let parts =
-            |calls| FlowParts { components, flow, run, calls, memory: running.memory(), clock };
-        running.succession(flow, connector, &parts(apart), &parts(running.calls()))
+        FlowParts { components, flow, run, calls, memory: running.memory(), clock }
+    }
+
+    /// Returns the reason why a flow, of which `before` runs, cannot become `next` without being replaced, if there is one.
+    pub(super) fn link_obstacle(
+        &self,
+        next: &Checked,
+        before: &Checked,
+        running: &FlowHandle,
+    ) -> Option<String> {
+        let parts = self.parts(next, running, running.calls());
+        running.link_obstacle(&next.flow, &before.flow, &parts)
+    }
+
+    /// Plans the change of the links of a flow, of which `before` runs, to those of `next`. `apart` records the calls of a
+    /// trial.
+    ///
+    /// # Errors
+    /// The reason why a component cannot be created.
+    pub(super) fn relinking(
+        &self,
+        (next, before): (&Checked, &Checked),
+        running: &FlowHandle,
+        apart: &Arc<Calls>,
+        is_awaited: &dyn Fn() -> bool,
+    ) -> Result<Relinking, flow::Error> {
+        let [trial, parts] = [apart, running.calls()].map(|calls| self.parts(next, running, calls));
+        running.relinking((&next.flow, &before.flow), (&trial, &parts), is_awaited)
     }
 
     /// Starts the flows that the run begins with. If one of them cannot be planned, none is started.

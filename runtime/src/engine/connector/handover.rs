@@ -67,6 +67,8 @@ struct State {
     is_on_trial: bool,
     /// `true` if the connector need not wait once it has closed.
     is_released: bool,
+    /// `true` if a reload removes the connector from the flow, so that its end or failure does not concern the flow.
+    is_leaving: bool,
 }
 
 impl Debug for State {
@@ -95,6 +97,8 @@ pub(crate) enum Stage {
     Tried(Option<Error>),
     /// The connector has failed on trial, and waits until the reload hands it back.
     Failed(Error),
+    /// The flow no longer needs the connector, and what it has not delivered is given up.
+    Removed,
     /// The flow no longer needs the connector.
     Ended,
 }
@@ -128,7 +132,7 @@ impl Handover {
                 state.stage = Stage::Closed;
                 (None, false)
             }
-            Stage::Idle | Stage::Ended => (None, false),
+            Stage::Idle | Stage::Removed | Stage::Ended => (None, false),
         });
         // Dropping components of plugins may take time, so the lock is not held.
         drop(unused);
@@ -155,12 +159,37 @@ impl Handover {
             match state.stage {
                 Stage::Released => return None,
                 Stage::Requested if state.is_released => return None,
-                Stage::Ended => {}
+                Stage::Removed | Stage::Ended => {}
                 _ => state.stage = Stage::Idle,
             }
             state.other.take()
         });
         drop(unused);
+    }
+
+    /// Puts a connector on trial that joins a running flow. Call this before its task runs.
+    pub(crate) fn begin_trial(&self) {
+        self.0.update(|state| (state.stage, state.is_on_trial) = (Stage::Exchanged, true));
+    }
+
+    /// Records that a reload removes the connector, which still delivers what it has.
+    pub(crate) fn leave(&self) {
+        self.0.update(|state| state.is_leaving = true);
+    }
+
+    /// Lets the connector end, and give up what it has. Its instance has to be restarted after this call.
+    pub(crate) fn remove(&self) {
+        self.0.update(|state| {
+            state.is_leaving = true;
+            if !matches!(state.stage, Stage::Ended) {
+                state.stage = Stage::Removed;
+            }
+        });
+    }
+
+    /// Returns whether a reload removes the connector.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.0.read(|state| state.is_leaving)
     }
 
     pub(crate) fn stage(&self) -> Stage {
@@ -169,7 +198,7 @@ impl Handover {
 
     /// Returns whether the instance has to end because of the hand-over.
     pub(super) fn is_requested(&self) -> bool {
-        self.0.read(|state| matches!(state.stage, Stage::Requested))
+        self.0.read(|state| matches!(state.stage, Stage::Requested | Stage::Removed))
     }
 
     /// Records that the flow no longer needs the connector.
@@ -191,6 +220,7 @@ impl Handover {
     fn ended(&self, fault: &Fault) -> bool {
         self.0.update(|state| {
             let next = match (&state.stage, fault) {
+                (Stage::Removed, _) => Stage::Removed,
                 (Stage::Requested, _) if state.is_released => Stage::Released,
                 // A connector that fails permanently fails its flow, although a successor is ready.
                 (Stage::Requested, Fault::Final(_)) if !state.is_on_trial => return false,
@@ -210,9 +240,10 @@ impl Handover {
         })
     }
 
-    /// Waits until the connector may exchange its parts, or the hand-over was settled.
+    /// Waits until the connector may exchange its parts or has to end, or the hand-over was settled.
     async fn until_released(&self) {
-        let is_over = |state: &State| matches!(state.stage, Stage::Released | Stage::Idle);
+        let is_over =
+            |state: &State| matches!(state.stage, Stage::Released | Stage::Idle | Stage::Removed);
         self.0.wait(|state| is_over(state).then_some(())).await;
     }
 
@@ -247,6 +278,9 @@ impl ConnectorTask {
         }
         let handover = self.handover.clone();
         self.ending().or(handover.until_released()).await?;
+        if matches!(handover.stage(), Stage::Removed) {
+            return None;
+        }
         Some(handover.exchange(|other| self.exchange(other)))
     }
 

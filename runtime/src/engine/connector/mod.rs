@@ -91,8 +91,12 @@ impl ConnectorTask {
     /// Runs the connector until it has ended. An error of the connector fails the flow.
     pub(crate) async fn run(mut self) {
         let notices = self.notices.clone();
-        if let Err(error) = notices.during(self.supervise()).await {
-            self.fail(error);
+        match notices.during(self.supervise()).await {
+            Err(error) if self.handover.is_leaving() => {
+                tracing::warn!(component = %self.name, %error, "the connector has failed while a reload removes it");
+            }
+            Err(error) => self.fail(error),
+            Ok(()) => {}
         }
         self.handover.end();
         self.end_sides().await;
@@ -107,12 +111,13 @@ impl ConnectorTask {
     /// Ends the source and the sink. Operators emit what they buffer, and events that the sink has not delivered fail.
     async fn end_sides(&mut self) {
         self.outage.end();
+        let is_leaving = self.handover.is_leaving();
         if let Some(mut sink) = self.sink.take() {
             if !self.control.has_reached(Phase::Stopped) {
-                sink.pass_on_undelivered().await;
+                sink.pass_on_undelivered(is_leaving).await;
                 sink.router.close().await;
             }
-            sink.abandon();
+            sink.abandon(is_leaving);
         }
         self.control.sink_ended(&self.name);
         if let Some(source) = self.source.take() {
@@ -170,7 +175,7 @@ impl ConnectorTask {
     /// Returns the error of an instance if a restart would not help, if no restart is left, or if the flow was
     /// stopped before the restart.
     async fn supervise(&mut self) -> Result<(), Error> {
-        let mut connection = self.handle.next_instance();
+        let mut connection = self.handle.first_instance();
         loop {
             let fault = match self.run_instance(&connection).await {
                 Ok(()) => return Ok(()),

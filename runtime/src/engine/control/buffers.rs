@@ -26,6 +26,16 @@ impl Buffers {
         self.0.push(Buffer { pipeline: pipeline.to_owned(), sources, events });
     }
 
+    /// Sets the connectors whose events may reach the pipelines of the next version of the flow, and removes all other
+    /// pipelines.
+    pub(crate) fn retain(&mut self, pipelines: &[(String, Vec<String>)]) {
+        self.0.retain_mut(|buffer| {
+            let found = pipelines.iter().find(|(name, _)| *name == buffer.pipeline);
+            found.into_iter().for_each(|(_, sources)| buffer.sources.clone_from(sources));
+            found.is_some()
+        });
+    }
+
     /// Returns the names of the pipelines that have events and that may have received them from the connector `source`.
     pub(crate) fn filled_by(&self, source: &str) -> impl Iterator<Item = &str> {
         let feeds = move |it: &&Buffer| it.sources.iter().any(|it| it == source);

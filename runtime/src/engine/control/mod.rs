@@ -2,6 +2,7 @@
 //! sources wait.
 
 pub(crate) mod buffers;
+mod changes;
 pub(crate) mod ends;
 pub(crate) mod interrupt;
 pub(crate) mod last_call;

@@ -29,6 +29,11 @@ impl Queues {
         self.0.push((queue, senders));
     }
 
+    /// Removes the queue of the node `queue`.
+    pub(crate) fn remove(&mut self, queue: u32) {
+        self.0.retain(|(node, _)| *node != queue);
+    }
+
     /// Returns the current waits. Takes the lock of each queue for a short time.
     pub(crate) fn waits(&self) -> Waits {
         let waits = self.0.iter().flat_map(|(queue, senders)| {

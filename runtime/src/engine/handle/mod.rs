@@ -248,6 +248,11 @@ impl ConnectorHandle {
         self.enter(State::Failed);
     }
 
+    /// Returns the connection of the first instance. A request that came before the connector began applies to it.
+    pub(crate) fn first_instance(&self) -> Arc<Connection> {
+        lock(&self.instance).clone()
+    }
+
     /// Creates and returns the connection of the next instance.
     pub(crate) fn next_instance(&self) -> Arc<Connection> {
         let next = Arc::<Connection>::default();

@@ -4,6 +4,9 @@ use std::{collections::BTreeMap, time::Instant};
 
 use tremor_pdk::Error;
 
+/// Maximum number of problems of an instance at a time. Further ones are not shown.
+const MOST: usize = 1_000;
+
 /// The problems that an instance has reported.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Problems {
@@ -22,6 +25,9 @@ impl Problems {
             self.present.remove(name);
             return;
         };
+        if self.present.len() >= MOST && !self.present.contains_key(name) {
+            return;
+        }
         self.last = Some(error.to_string());
         let since = self.present.get(name).map(|(since, _)| *since);
         // A new description of the problem, such as one file less, is not another error.

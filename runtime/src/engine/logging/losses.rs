@@ -22,6 +22,8 @@ pub(crate) const QUEUE_FULL: &str = "queue_full";
 
 /// Word for [`OverflowReason::FlowEnded`] in metrics and metadata.
 pub(crate) const FLOW_ENDED: &str = "flow_ended";
+/// Reason of events that a sink dropped or passed on because a reload has removed it.
+const SINK_REMOVED: &str = "sink_removed";
 
 /// Reason why events left a sink without a delivery, as `queue.when_full` of the sink sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +32,8 @@ pub(crate) enum OverflowReason {
     QueueFull,
     /// The flow ended, and the sink had not delivered the events in time.
     FlowEnded,
+    /// A reload has removed the sink, which had not delivered the events in time.
+    SinkRemoved,
 }
 
 impl OverflowReason {
@@ -38,6 +42,7 @@ impl OverflowReason {
         match self {
             Self::QueueFull => QUEUE_FULL,
             Self::FlowEnded => FLOW_ENDED,
+            Self::SinkRemoved => SINK_REMOVED,
         }
     }
 }

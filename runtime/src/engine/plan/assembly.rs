@@ -113,7 +113,7 @@ pub(super) fn all_postprocessors(
 }
 
 /// The restarts of the operators of each pipeline, in the order of the flow file.
-pub(crate) struct FlowRestarts(Vec<Vec<Arc<PartRestarts>>>);
+pub(crate) struct FlowRestarts(pub(super) Vec<Vec<Arc<PartRestarts>>>);
 
 impl FlowRestarts {
     pub(crate) fn new(flow: &Flow) -> Self {
@@ -136,25 +136,34 @@ pub(crate) fn steps(
     let (mut steps, mut leading) = (Vec::new(), Vec::new());
     let operators = flow.spec.pipelines[node.index].operators.iter();
     for ((number, component), restarts) in (1..).zip(operators).zip(&restarts.0[node.index]) {
-        let OperatorInstance { operator, ports, make, another } =
-            parts.operator(&node.name, component)?;
-        let port = |name: String| {
-            let targets = port(node, &name);
-            (name, targets)
-        };
-        let ports: Vec<_> = ports.into_iter().map(port).collect();
-        let label = format!("operator {number} (`{}`)", component.name.value).into_boxed_str();
-        let step = Step::new(label.clone(), operator, make, ports.clone());
-        let Some(make) = another else {
-            steps.push(step);
-            continue;
-        };
-        if leading.len() == steps.len() {
-            leading.push(Factory { label, make, ports, restarts: restarts.clone() });
-        }
-        steps.push(step.stateless(restarts.clone()));
+        let created = step(parts, node, (number, component), restarts, port)?;
+        let is_leading = leading.len() == steps.len();
+        leading.extend(created.1.filter(|_| is_leading));
+        steps.push(created.0);
     }
     Ok((steps, leading))
+}
+
+/// Creates the operator `number` of a pipeline. The second result creates further instances if the operator is stateless.
+pub(super) fn step(
+    parts: &dyn Parts,
+    node: &Node,
+    (number, component): (usize, &flow::Component),
+    restarts: &Arc<PartRestarts>,
+    port: &mut dyn FnMut(&Node, &str) -> Vec<Target>,
+) -> Result<(Step, Option<Factory>), flow::Diagnostic> {
+    let OperatorInstance { operator, ports, make, another } =
+        parts.operator(&node.name, component)?;
+    let port = |name: String| {
+        let targets = port(node, &name);
+        (name, targets)
+    };
+    let ports: Vec<_> = ports.into_iter().map(port).collect();
+    let label = format!("operator {number} (`{}`)", component.name.value).into_boxed_str();
+    let step = Step::new(label.clone(), operator, make, ports.clone());
+    let Some(make) = another else { return Ok((step, None)) };
+    let factory = Factory { label, make, ports, restarts: restarts.clone() };
+    Ok((step.stateless(restarts.clone()), Some(factory)))
 }
 
 /// Creates the preprocessors of a source. If `is_raw` is set, the source reads bytes and gets a further preprocessor

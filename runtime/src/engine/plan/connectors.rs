@@ -5,7 +5,10 @@ use std::{
     sync::Arc,
 };
 
-use super::{Helpers, Routers, assembly::replaceable, placement::when_full, wiring::Queues};
+use super::{
+    Helpers, Routers, assembly::replaceable, placement::when_full, topology::Topology,
+    wiring::Queues,
+};
 use crate::engine::{
     connector::{ConnectorTask, Life, handover::Replaceable},
     control::{
@@ -14,7 +17,7 @@ use crate::engine::{
     },
     disk_queue::{self, DiskQueue},
     handle::ConnectorHandle,
-    logging::notices::{FlowNotices, Notices},
+    logging::notices::Notices,
     parts::{ConnectorType, Parts},
     queue::Receiver,
     retry::breaker::{Breaker, Outage},
@@ -44,8 +47,11 @@ pub(super) struct Connectors<'p> {
     /// Sinks for which a source encodes.
     pub(super) encoded: HashSet<NodeId>,
     pub(super) breakers: Breakers,
-    pub(super) notices: Arc<FlowNotices>,
-    pub(super) counters: &'p mut FlowCounters,
+    /// Numbers of the nodes, and notices of the flow.
+    pub(super) topology: &'p Topology,
+    /// `true` if the connectors join a flow that runs. No source feeds them before the reload has linked them.
+    pub(super) joins: bool,
+    pub(super) counters: &'p FlowCounters,
     /// Flush requests by the name of the sink.
     pub(super) flush_requests: HashMap<String, Arc<FlushRequest>>,
 }
@@ -82,7 +88,7 @@ impl Connectors<'_> {
         let mut task = ConnectorTask {
             notices: Arc::new(Notices::new(
                 name.clone(),
-                self.notices.clone(),
+                self.topology.notices(),
                 self.control.clock().clone(),
             )),
             handle: handle(spec, &name, queue.as_ref().map(Receiver::gauge), control),
@@ -153,7 +159,7 @@ impl Connectors<'_> {
             handle: task.handle.clone(),
             intake: IntakeState {
                 // Events without a source have the number 0.
-                id: id.number() + 1,
+                id: self.topology.number(self.flow.graph.node(id)) + 1,
                 preprocessors,
             },
             worker: Worker { router, codec, sizer },
@@ -174,13 +180,14 @@ impl Connectors<'_> {
     ) -> SinkSide {
         let graph = &self.flow.graph;
         let sources = graph.sources_of(id).into_iter();
+        let sources = sources.map(|id| graph.node(id));
         let sources: Vec<_> =
-            sources.map(|id| (id.number(), graph.node(id).name.clone())).collect();
+            sources.map(|node| (self.topology.number(node), node.name.clone())).collect();
         let names = sources.iter().map(|(_, name)| name.clone()).collect();
         self.control.add_sink(
-            id.number(),
+            self.topology.number(graph.node(id)),
             task.handle.clone(),
-            sources,
+            if self.joins { Vec::new() } else { sources },
             Arc::downgrade(&task.outage),
             Treatment {
                 when_full: spec.when_memory_is_full(),

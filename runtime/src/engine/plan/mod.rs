@@ -3,6 +3,8 @@
 pub(crate) mod assembly;
 mod connectors;
 mod placement;
+pub(crate) mod rewiring;
+pub(crate) mod topology;
 mod wiring;
 
 use std::{
@@ -16,6 +18,8 @@ use self::{
     assembly::{FlowRestarts, all_postprocessors, batch_sizer, codec, steps},
     connectors::Connectors,
     placement::{Runners, runners},
+    rewiring::{Exchange, Rewiring},
+    topology::{TaskLinks, Topology, key},
     wiring::{Queues, Targets},
 };
 use crate::engine::{
@@ -38,7 +42,7 @@ use crate::engine::{
     sink::postprocessors::Postprocessors,
     source::{batch_sizer::BatchSizer, worker::Worker},
     target::{Ports, Target},
-    tracking::stats::FlowCounters,
+    tracking::stats::{FlowCounters, Stats},
     tuning::POOLED,
 };
 use crate::{
@@ -51,23 +55,42 @@ use crate::{
 pub(crate) struct Tasks {
     pub(crate) connectors: Vec<ConnectorTask>,
     pub(crate) pipelines: Vec<PipelineTask>,
+    pub(crate) topology: Topology,
+}
+
+/// The state that a flow shares with its plan.
+#[derive(Clone, Copy)]
+pub(crate) struct Scope<'p> {
+    pub(crate) parts: &'p dyn Parts,
+    pub(crate) control: &'p Arc<Control>,
+    pub(crate) counters: &'p FlowCounters,
 }
 
 /// Plans the tasks of a flow and creates their components.
 ///
 /// # Errors
 /// Returns the reason why a component cannot be created, with its location in the flow file.
-pub(crate) fn tasks(
+pub(crate) fn tasks(flow: &Flow, scope: Scope<'_>) -> Result<Tasks, flow::Error> {
+    let topology = Topology::continued(&Topology::default(), &flow.graph);
+    Ok(join(flow, scope, topology, None)?.0)
+}
+
+/// Plans the tasks of a flow that `topology` does not have, and the links that the tasks of the topology get. `rewiring` is
+/// `None` if the flow does not run yet.
+fn join(
     flow: &Flow,
-    parts: &dyn Parts,
-    control: &Arc<Control>,
-    counters: &mut FlowCounters,
-) -> Result<Tasks, flow::Error> {
+    Scope { parts, control, counters }: Scope<'_>,
+    mut topology: Topology,
+    rewiring: Option<&Rewiring<'_>>,
+) -> Result<(Tasks, Vec<Exchange>), flow::Error> {
     let runners = runners(flow, parts);
-    let queues = Queues::new(flow, &runners, counters, control);
+    let queues = Queues::new(flow, &runners, &topology, counters, control);
     let postprocessors = all_postprocessors(flow, parts)?;
     let restarts = FlowRestarts::new(flow);
-    let plan = |owner| Plan {
+    let owners = flow.graph.nodes().filter(|(id, _)| runners.run_by(*id, *id));
+    let (running, joining): (Vec<_>, Vec<_>) =
+        owners.partition(|(_, node)| topology.tasks.contains_key(&key(node)));
+    let plan = |(owner, _): (NodeId, &Node)| Plan {
         flow,
         parts,
         runners: &runners,
@@ -75,10 +98,17 @@ pub(crate) fn tasks(
         postprocessors: &postprocessors,
         restarts: &restarts,
         control,
+        topology: &topology,
         owner,
     };
-    let owners = flow.graph.nodes().map(|(id, _)| id).filter(|id| runners.run_by(*id, *id));
-    let (routers, helpers, encoded) = routers(owners.map(plan), counters)?;
+    let mut exchanges = Vec::new();
+    if let Some(rewiring) = rewiring {
+        for owner in running {
+            exchanges.extend(plan(owner).exchange(rewiring, counters)?);
+        }
+    }
+    let (routers, helpers, encoded, links) = routers(joining.into_iter().map(plan), counters)?;
+    let sendings: Vec<_> = queues.sendings().collect();
     let mut connectors = Connectors {
         flow,
         parts,
@@ -89,7 +119,8 @@ pub(crate) fn tasks(
         helpers,
         encoded,
         breakers: HashMap::new(),
-        notices: Arc::default(),
+        topology: &topology,
+        joins: rewiring.is_some(),
         counters,
         flush_requests: HashMap::new(),
     };
@@ -103,7 +134,20 @@ pub(crate) fn tasks(
         let relief = Relief::new(sources(flow, id), &router);
         tasks.pipelines.push(PipelineTask { queue, router, control: control.clone(), relief });
     }
-    Ok(tasks)
+    let node = |id| flow.graph.node(id);
+    sendings.into_iter().for_each(|(id, sending)| topology.add_queue(node(id), sending));
+    topology.tasks.extend(links.into_iter().map(|(id, links)| (key(node(id)), links)));
+    for task in &tasks.connectors {
+        let name = task.name.to_string();
+        if let Some(source) = &task.source {
+            topology.breakers.insert(name.clone(), Arc::downgrade(&source.breaker));
+        }
+        if task.sink.is_some() {
+            topology.outages.insert(name, Arc::downgrade(&task.outage));
+        }
+    }
+    tasks.topology = topology;
+    Ok((tasks, exchanges))
 }
 
 /// Returns the names of the connectors whose events may reach a node.
@@ -118,18 +162,22 @@ type Routers = HashMap<NodeId, Router>;
 /// Workers of the helper tasks, by the node of the source.
 type Helpers = HashMap<NodeId, Vec<Worker>>;
 
+/// Links of tasks by the node that owns the task.
+type Links = HashMap<NodeId, TaskLinks>;
+
 /// Creates the router of each task, and the helpers of sources that feed a single sink. The third result contains the
 /// sinks for which a source encodes.
 fn routers<'p>(
     plans: impl Iterator<Item = Plan<'p>>,
-    counters: &mut FlowCounters,
-) -> Result<(Routers, Helpers, HashSet<NodeId>), flow::Diagnostic> {
+    counters: &FlowCounters,
+) -> Result<(Routers, Helpers, HashSet<NodeId>, Links), flow::Diagnostic> {
     let pool = Pool::new(POOLED);
     let (mut routers, mut helpers) = (HashMap::new(), HashMap::new());
-    let mut encoded = HashSet::new();
+    let (mut encoded, mut links) = (HashSet::new(), HashMap::new());
     for plan in plans {
         let Routed { mut router, sink, leading } = plan.router(&pool, counters)?;
-        encoded.extend(sink.filter(|_| router.encodes()));
+        let encodes_for = sink.filter(|_| router.encodes());
+        encoded.extend(encodes_for);
         if let Some(sink) = sink {
             let codec = plan.parallel_codec(sink)?;
             router.may_have_helpers = codec.is_some();
@@ -144,9 +192,17 @@ fn routers<'p>(
             }
             helpers.insert(plan.owner, all);
         }
+        links.insert(
+            plan.owner,
+            TaskLinks {
+                egress: Arc::downgrade(&router.egress),
+                encodes_for: encodes_for.map(|id| plan.flow.graph.node(id).name.clone()),
+                leads: router.leads(),
+            },
+        );
         routers.insert(plan.owner, router);
     }
-    Ok((routers, helpers, encoded))
+    Ok((routers, helpers, encoded, links))
 }
 
 /// The router of a task.
@@ -168,40 +224,24 @@ struct Plan<'p> {
     postprocessors: &'p HashMap<NodeId, Postprocessors>,
     restarts: &'p FlowRestarts,
     control: &'p Arc<Control>,
+    topology: &'p Topology,
     owner: NodeId,
 }
 
 impl Plan<'_> {
-    fn router(&self, pool: &Pool, counters: &mut FlowCounters) -> Result<Routed, flow::Diagnostic> {
+    fn router(&self, pool: &Pool, counters: &FlowCounters) -> Result<Routed, flow::Diagnostic> {
         let graph = &self.flow.graph;
         let own = graph.node(self.owner);
-        let staged: Vec<NodeId> = graph
-            .nodes()
-            .filter(|(id, node)| {
-                node.role == Role::Pipeline && self.runners.run_by(*id, self.owner)
-            })
-            .map(|(id, _)| id)
-            .collect();
-        let mut targets = Targets::new(self.flow, &staged);
-        let ports = match own.role {
-            Role::Pipeline => {
-                let own = staged.iter().position(|id| *id == self.owner);
-                Ports { out: own.map(Target::Pipeline).into_iter().collect(), ..Ports::default() }
-            }
-            Role::Source | Role::Sink => targets.ports(own),
-        };
+        let staged = self.runners.staged(self.flow, self.owner);
+        let mut targets = Targets::new(self.flow, &staged, Vec::new());
+        let ports = targets.own_ports(self.owner);
         let (mut pipelines, mut leading) = (Vec::new(), Vec::new());
         for id in &staged {
             let node = graph.node(*id);
             let mut port = |node: &Node, port: &str| targets.port(node, port);
             let (steps, operators) = steps(self.flow, self.parts, node, self.restarts, &mut port)?;
             let ports = targets.ports(node);
-            let stats = counters.of(&node.name, Role::Pipeline);
-            let sources = sources(self.flow, *id);
-            let counted = stats.clone();
-            let events = Box::new(move || counted.counts().in_flight());
-            self.control.add_pipeline(&node.name, sources, events);
-            fail_hanging(self.control, &node.name, HANG_LIMIT);
+            let stats = self.add_pipeline(*id, counters);
             let own = steps.iter().flat_map(Step::ports).map(str::to_owned).collect();
             counters.set_ports(&node.name, Role::Pipeline, own);
             let name: Arc<str> = node.name.as_str().into();
@@ -216,7 +256,7 @@ impl Plan<'_> {
             pipelines.push(Pipeline { name, steps, ports, stats });
         }
         targets.add_overflow();
-        let queues = self.queues.outlets(&targets, self.owner);
+        let queues = self.queues.outlets(&targets, self.topology.number(own));
         let queues = Outlets::new(queues, self.control.clone());
         // Only a source encodes for its sink: a batch that reaches the task of a pipeline has changed cores already.
         let sink = match targets.queued[..] {
@@ -246,6 +286,17 @@ impl Plan<'_> {
             Routes::new(name, ports, pipelines, pool.clone(), routed, self.control.clone());
         let router = Router::new(routes, queues, encoding, pool, stats);
         Ok(Routed { router, sink, leading })
+    }
+
+    /// Adds a pipeline to the control and the counters of the flow. Returns its counters.
+    fn add_pipeline(&self, id: NodeId, counters: &FlowCounters) -> Arc<Stats> {
+        let name = &self.flow.graph.node(id).name;
+        let stats = counters.of(name, Role::Pipeline);
+        let counted = stats.clone();
+        let events = Box::new(move || counted.counts().in_flight());
+        self.control.add_pipeline(name, sources(self.flow, id), events);
+        fail_hanging(self.control, name, HANG_LIMIT);
+        stats
     }
 
     /// Creates the encoder that a source uses for its single sink. Returns `None` if the sink encodes itself.

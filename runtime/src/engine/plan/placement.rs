@@ -57,6 +57,12 @@ impl Runners {
         self.0.get(&id).map_or(&[], Vec::as_slice)
     }
 
+    /// Returns the pipelines that the task of `owner` runs, in the order in which events pass them.
+    pub(super) fn staged(&self, flow: &Flow, owner: NodeId) -> Vec<NodeId> {
+        let pipelines = flow.graph.nodes().filter(|(_, node)| node.role == Role::Pipeline);
+        pipelines.map(|(id, _)| id).filter(|id| self.run_by(*id, owner)).collect()
+    }
+
     pub(super) fn run_by(&self, id: NodeId, owner: NodeId) -> bool {
         self.of(id).contains(&owner)
     }

@@ -2,43 +2,45 @@
 
 use std::{collections::HashMap, num::NonZeroU64, sync::Arc};
 
-use super::placement::{Runners, when_full};
+use super::{
+    placement::{Runners, when_full},
+    topology::{Sending, Topology},
+};
 use crate::{
     clock::Clock,
     engine::{
         control::Control,
         processors::Processors,
-        queue::{self, Bounds, Overflow, Receiver, Sender, stalled::Stalled},
+        queue::{self, Bounds, Overflow, Receiver, Sender, sender::WeakSender, stalled::Stalled},
         route::outlets::Outlet,
         target::{Ports, Target},
-        tracking::stats::{FlowCounters, Stats},
+        tracking::stats::FlowCounters,
     },
     flow::{self, ERR, Flow, Node, NodeId, OUT, Role, WhenFull, owner_of},
 };
 
 /// The queues of a flow: one before each sink, and one before each pipeline that is a task.
 pub(super) struct Queues {
-    senders: HashMap<NodeId, Sending>,
+    senders: HashMap<NodeId, Sending<Sender>>,
     receivers: HashMap<NodeId, Receiver>,
 }
 
-/// The sending side of a queue.
-struct Sending {
-    queue: Sender,
-    name: Arc<str>,
-    stats: Arc<Stats>,
-    stalled: Arc<Stalled>,
-}
-
 impl Queues {
+    /// Creates the queues that `topology`, which numbers all nodes, does not have. The queues of the topology get further
+    /// senders.
     pub(super) fn new(
         flow: &Flow,
         runners: &Runners,
-        counters: &mut FlowCounters,
+        topology: &Topology,
+        counters: &FlowCounters,
         control: &Control,
     ) -> Self {
         let mut queues = Self { senders: HashMap::new(), receivers: HashMap::new() };
         for (id, node) in flow.graph.nodes() {
+            if let Some(sending) = topology.sending(node) {
+                queues.senders.extend(sending.upgrade().map(|it| (id, it)));
+                continue;
+            }
             let bounds = match node.role {
                 Role::Sink => bounds(&flow.spec.connectors[node.index]),
                 Role::Pipeline if runners.run_by(id, id) => Bounds::default(),
@@ -54,7 +56,7 @@ impl Queues {
                 queue::bounded(bounds, overflow, control.processors(), control.clock());
             let queue = if drops { sender.settle_on_entry() } else { sender };
             receiver.gauge().count_in(control.memory().account(owner_of(&node.name)));
-            control.add_queue(id.number(), receiver.senders());
+            control.add_queue(topology.number(node), receiver.senders());
             counters.set_queue(&node.name, node.role, receiver.gauge());
             let (name, stats) = (node.name.as_str().into(), counters.of(&node.name, node.role));
             let stalled = Arc::default();
@@ -64,13 +66,18 @@ impl Queues {
         queues
     }
 
-    /// Returns the outlets into the queues of `targets` for the tasks of `sender`.
-    pub(super) fn outlets(&self, targets: &Targets<'_>, sender: NodeId) -> Vec<Outlet> {
+    /// Returns references to all queues.
+    pub(super) fn sendings(&self) -> impl Iterator<Item = (NodeId, Sending<WeakSender>)> {
+        self.senders.iter().map(|(id, sending)| (*id, sending.downgrade()))
+    }
+
+    /// Returns the outlets into the queues of `targets` for the tasks of the node with the number `sender`.
+    pub(super) fn outlets(&self, targets: &Targets<'_>, sender: u32) -> Vec<Outlet> {
         let outlet = |(at, id): (usize, &NodeId)| {
             let Sending { queue, name, stats, stalled } = self.senders.get(id)?;
             let overflow = targets.overflow.get(id).cloned().unwrap_or_default();
             Some(Outlet {
-                queue: queue.of(sender.number()),
+                queue: queue.of(sender),
                 name: name.clone(),
                 stats: stats.clone(),
                 when_full: when_full(targets.flow, targets.flow.graph.node(*id)),
@@ -119,8 +126,9 @@ pub(super) struct Targets<'t> {
 }
 
 impl<'t> Targets<'t> {
-    pub(super) fn new(flow: &'t Flow, staged: &'t [NodeId]) -> Self {
-        Self { flow, staged, queued: Vec::new(), linked: 0, overflow: HashMap::new() }
+    /// Creates targets of which `queued` are the first ones.
+    pub(super) fn new(flow: &'t Flow, staged: &'t [NodeId], queued: Vec<NodeId>) -> Self {
+        Self { flow, staged, queued, linked: 0, overflow: HashMap::new() }
     }
 
     /// Adds the targets of the batches that queues give up. Call this after the targets of all ports were added.
@@ -140,6 +148,16 @@ impl<'t> Targets<'t> {
             }
             next += 1;
         }
+    }
+
+    /// Returns the ports of the node that owns the task. In the task of a pipeline, all events enter this pipeline.
+    pub(super) fn own_ports(&mut self, owner: NodeId) -> Ports {
+        let node = self.flow.graph.node(owner);
+        if node.role != Role::Pipeline {
+            return self.ports(node);
+        }
+        let own = self.staged.iter().position(|id| *id == owner);
+        Ports { out: own.map(Target::Pipeline).into_iter().collect(), ..Ports::default() }
     }
 
     pub(super) fn ports(&mut self, node: &Node) -> Ports {

@@ -3,7 +3,7 @@
 use std::{
     future::poll_fn,
     ops::AddAssign,
-    sync::Arc,
+    sync::{Arc, Weak},
     task::{Context, Poll},
     time::Duration,
 };
@@ -78,6 +78,11 @@ impl Sender {
         let mut sender = self.clone();
         sender.slot = WakerSlot::of(node);
         sender
+    }
+
+    /// Returns a reference to the queue.
+    pub(crate) fn downgrade(&self) -> WeakSender {
+        WeakSender { mailbox: Arc::downgrade(&self.mailbox), settles: self.settles }
     }
 
     /// Waits until the queue has capacity or is closed.
@@ -165,6 +170,24 @@ impl Sender {
         }
         token.into_iter().for_each(Token::settle);
         Poll::Ready(None)
+    }
+}
+
+/// A reference to a queue that does not keep it from ending.
+#[derive(Clone)]
+pub(crate) struct WeakSender {
+    mailbox: Weak<Mailbox<Queued>>,
+    settles: bool,
+}
+
+impl WeakSender {
+    /// Returns a sender, unless the queue has ended.
+    pub(crate) fn upgrade(&self) -> Option<Sender> {
+        let mailbox = self.mailbox.upgrade().filter(|it| it.has_senders())?;
+        mailbox.add_sender();
+        let mut sender = Sender::new(mailbox);
+        sender.settles = self.settles;
+        Some(sender)
     }
 }
 

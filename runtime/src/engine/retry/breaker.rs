@@ -2,11 +2,13 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
     task::{Context, Poll},
 };
+
+use tremor_pdk::lock;
 
 use crate::engine::{
     queue::stalled::Stalled,
@@ -34,8 +36,15 @@ impl Breaker {
         Changes(self, self.changes.waiter())
     }
 
-    fn update(&self, change: impl FnOnce(&AtomicUsize)) {
-        self.changes.update(|()| change(&self.down));
+    /// Counts a sink that is down now, or no longer.
+    fn count(&self, is_down: bool) {
+        self.changes.update(|()| {
+            if is_down {
+                self.down.fetch_add(1, Ordering::Relaxed);
+            } else {
+                self.down.fetch_sub(1, Ordering::Relaxed);
+            }
+        });
     }
 }
 
@@ -54,13 +63,24 @@ impl Changes<'_> {
 #[derive(Debug, Default)]
 pub(crate) struct Outage {
     stalled: Arc<Stalled>,
-    sources: Vec<Arc<Breaker>>,
+    /// Breakers of the sources that feed the sink. Locked while the state changes.
+    sources: Mutex<Vec<Arc<Breaker>>>,
 }
 
 impl Outage {
     /// Creates the state of a sink that is not down. The state is also set in `stalled`.
     pub(crate) fn new(sources: Vec<Arc<Breaker>>, stalled: Arc<Stalled>) -> Self {
-        Self { stalled, sources }
+        Self { stalled, sources: Mutex::new(sources) }
+    }
+
+    /// Sets the breakers of the sources that feed the sink from now on.
+    pub(crate) fn set_sources(&self, next: Vec<Arc<Breaker>>) {
+        let mut sources = lock(&self.sources);
+        if self.is_down() {
+            next.iter().for_each(|it| it.count(true));
+            sources.iter().for_each(|it| it.count(false));
+        }
+        *sources = next;
     }
 
     /// Returns whether the sink is down.
@@ -87,17 +107,9 @@ impl Outage {
     }
 
     fn set(&self, is_down: bool) {
-        if self.stalled.set_down(is_down) == is_down {
-            return;
-        }
-        for source in &self.sources {
-            source.update(|down| {
-                if is_down {
-                    down.fetch_add(1, Ordering::Relaxed);
-                } else {
-                    down.fetch_sub(1, Ordering::Relaxed);
-                }
-            });
+        let sources = lock(&self.sources);
+        if self.stalled.set_down(is_down) != is_down {
+            sources.iter().for_each(|it| it.count(is_down));
         }
     }
 }

@@ -63,7 +63,7 @@ pub(crate) fn count_drop(
 ) {
     if events > 0 {
         stats.dropped(events);
-        stats.dropped_at_end(if why == OverflowReason::FlowEnded { events } else { 0 });
+        stats.dropped_at_end(if why == OverflowReason::QueueFull { 0 } else { events });
         control.losses().dropped(sink, events, why);
     }
 }

@@ -15,10 +15,13 @@ use crate::engine::{
     },
     logging::losses::OverflowReason,
     queue::{Load, Queued, Sender, sender::Spent, stalled::Stalled},
-    route::fan_out::{count_drop, pass_on},
+    route::{
+        fan_out::{count_drop, pass_on},
+        haste::Haste,
+    },
     tracking::{stats::Stats, token::InFlight},
 };
-use crate::flow::WhenFull;
+use crate::{executor, flow::WhenFull};
 
 /// Divisor of the number of events in the queue of a sink. The quotient is the number of events that leave at once if a
 /// source waits for the sink.
@@ -48,6 +51,10 @@ pub(crate) struct Outlet {
 pub(crate) struct Outlets {
     all: Vec<Outlet>,
     control: Arc<Control>,
+    /// Ends waits for capacity while a reload waits for the component.
+    haste: Arc<Haste>,
+    /// `true` once the component sends nothing more.
+    is_closed: bool,
 }
 
 /// A batch that waits for the capacity of the queue with this index.
@@ -55,7 +62,19 @@ type Late = (usize, Option<(Queued, Load)>);
 
 impl Outlets {
     pub(crate) fn new(all: Vec<Outlet>, control: Arc<Control>) -> Self {
-        Self { all, control }
+        Self { all, control, haste: Arc::default(), is_closed: false }
+    }
+
+    /// Returns the object that ends waits for capacity.
+    pub(crate) fn haste(&self) -> &Arc<Haste> {
+        &self.haste
+    }
+
+    /// Replaces the queues. Has no effect if the component sends nothing more.
+    pub(crate) fn exchange(&mut self, all: Vec<Outlet>) {
+        if !self.is_closed {
+            self.all = all;
+        }
     }
 
     /// Returns the waits of sources that end if queues give batches up.
@@ -69,13 +88,14 @@ impl Outlets {
 
     /// Drops the senders of all queues.
     pub(crate) fn clear(&mut self) {
+        self.is_closed = true;
         self.all.clear();
     }
 
-    /// Waits until each queue in turn has capacity or is closed.
+    /// Waits until each queue in turn has capacity or is closed, or until a reload waits for the component.
     pub(crate) async fn wait_for_capacity(&mut self) {
         for outlet in self.all.iter_mut().filter(|outlet| !outlet.is_for_overflow) {
-            outlet.queue.wait_for_capacity().await;
+            executor::first(outlet.queue.wait_for_capacity(), self.haste.begun()).await;
         }
     }
 
@@ -85,6 +105,8 @@ impl Outlets {
     /// If `connection`, the connection of the component, is broken, this no longer waits for capacity. The queue may be
     /// one that only the other side of the same connection empties, and the next connection begins only after this side
     /// has ended. The next connection begins to pull only [when there is capacity](Outlets::wait_for_capacity).
+    ///
+    /// While a reload waits for the component, batches enter queues over their limits, up to a [number](Haste::admits).
     pub(crate) async fn send(
         &mut self,
         ready: &mut VecDeque<(usize, Queued)>,
@@ -168,9 +190,12 @@ impl Outlets {
         connection: Option<&Connection>,
     ) {
         let mut broken = connection.map(Connection::broken);
+        let haste = self.haste.clone();
+        let mut haste = haste.changes();
         let mut full = Vec::new();
         poll_fn(|context| {
             full.clear();
+            let is_hasty = haste.poll(context).is_ready();
             let is_broken = broken.as_mut().is_some_and(|it| it.poll(context).is_ready());
             let mut next = 0;
             while let Some((at, _)) = late.get(next) {
@@ -182,9 +207,8 @@ impl Outlets {
                     self.all[at].queue.set_behind(behind.sum());
                 }
                 let batch = &mut late[next].1;
-                if full.contains(&at)
-                    || self.offer(context, at, batch, !is_broken, ready).is_pending()
-                {
+                let waits = !(is_broken || (is_hasty && self.haste.admits()));
+                if full.contains(&at) || self.offer(context, at, batch, waits, ready).is_pending() {
                     full.push(at);
                     next += 1;
                     continue;

@@ -33,6 +33,7 @@ use crate::engine::{
     logging::losses::OverflowReason,
     queue::{Payload, Queued, sender::Spent},
     route::{
+        haste::{Haste, Hurried},
         in_order::{InOrder, Section},
         leading::{Instances, Leading},
         outlets::Outlets,
@@ -45,6 +46,10 @@ use crate::engine::{
     },
 };
 
+/// Index of the queue for which a task encodes. It was the only queue when the flow was planned, and a reload adds others
+/// behind it.
+pub(crate) const ENCODED: usize = 0;
+
 /// The object through which one task sends events to the outputs of a component.
 pub(crate) struct Router {
     /// Name of the component.
@@ -52,7 +57,8 @@ pub(crate) struct Router {
     pub(crate) pool: Pool,
     pub(crate) stats: Arc<Stats>,
     pub(crate) egress: Arc<Egress>,
-    /// The encoder, if the only queue is that of a sink that accepts encoded batches.
+    /// The encoder for the queue [`ENCODED`], if it is that of a sink that accepts encoded batches, and was the only one when
+    /// the flow was planned.
     encoding: Option<Encoding>,
     /// The waits of sources that end if queues give batches up: see [`Outlets::relieve`].
     pub(crate) relieves: Relieves,
@@ -85,8 +91,9 @@ pub(crate) struct Encoding {
 pub(crate) struct Egress {
     /// Number of the next ticket.
     tickets: AtomicU64,
-    routes: InOrder<Routes>,
-    queues: InOrder<Outlets>,
+    pub(super) routes: InOrder<Routes>,
+    pub(super) queues: InOrder<Outlets>,
+    haste: Arc<Haste>,
     clock: Clock,
     /// Time at which the next timer of an operator is due.
     due: Single<Option<Instant>>,
@@ -97,10 +104,10 @@ pub(crate) struct Egress {
 /// Dropping the ticket releases its position in the sections that it has not entered, so that later tickets need not
 /// wait for it.
 pub(crate) struct Ticket {
-    number: u64,
+    pub(super) number: u64,
     egress: Arc<Egress>,
-    was_routed: bool,
-    was_queued: bool,
+    pub(super) was_routed: bool,
+    pub(super) was_queued: bool,
     /// `true` if another part of the batch follows and uses the same ticket.
     continues: bool,
 }
@@ -118,6 +125,7 @@ impl Router {
         let clock = routes.clock().clone();
         let relieves = queues.relieves();
         let egress = Arc::new(Egress {
+            haste: queues.haste().clone(),
             clock,
             tickets: AtomicU64::new(0),
             routes: InOrder::new(routes, processors.clone()),
@@ -163,6 +171,11 @@ impl Router {
         }
     }
 
+    /// Returns whether this task may run leading stateless operators.
+    pub(crate) fn leads(&self) -> bool {
+        self.leading.is_some()
+    }
+
     /// Lets this task run leading stateless operators in parallel with the other tasks of the component.
     pub(crate) fn lead(&mut self, leading: Arc<Leading>, is_helper: bool) {
         self.leading = Instances::new(leading, is_helper, self.pool.clone());
@@ -194,6 +207,12 @@ impl Router {
     /// Routes events that the component could not handle to port `err`: see [`Routes::reject`].
     pub(crate) async fn reject(&mut self, batch: &Batch, rejected: Vec<Rejected>, token: Token) {
         self.route(&mut self.egress.ticket(), |routes| routes.reject(batch, rejected, token)).await;
+    }
+
+    /// Returns whether a link begins at the port `err` of the component.
+    pub(crate) async fn has_err_link(&mut self) -> bool {
+        let mut ticket = self.egress.ticket();
+        !ticket.routes().await.ports.err.is_empty()
     }
 
     /// Passes events that a sink gave up on to its port `err`: see [`Routes::pass_on`].
@@ -251,8 +270,8 @@ impl Router {
         self.spent.inside += self.clock().elapsed(entered);
         while let Some((queue, mut item)) = self.outgoing.pop_front() {
             let payload = match &mut self.encoding {
-                Some(encoding) => encoding.encode(&mut item.batch),
-                None => Payload::Values,
+                Some(encoding) if queue == ENCODED => encoding.encode(&mut item.batch),
+                _ => Payload::Values,
             };
             self.ready.push_back((queue, Queued { item, payload }));
         }
@@ -278,6 +297,11 @@ impl Egress {
         Ticket { number, egress: self.clone(), was_routed, was_queued, continues }
     }
 
+    /// Ends waits for the capacity of queues, until the returned value is dropped.
+    pub(crate) fn hurry(self: &Arc<Self>) -> Hurried {
+        self.haste.begin()
+    }
+
     /// Returns the time at which the next timer of an operator is due.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.due.read(|due| *due)
@@ -294,7 +318,7 @@ impl Egress {
     }
 
     /// Sets the time of the next timer. Only the task that is in the first section may call this.
-    fn set_due(&self, at: Option<Instant>) {
+    pub(super) fn set_due(&self, at: Option<Instant>) {
         if self.due() != at {
             self.due.update(|due| *due = at);
         }

@@ -20,6 +20,7 @@ use crate::engine::{
         fan_out::{DeadLetters, Env, fan_out, pass_on},
         leading::Done,
         pipeline::{Call, Pipeline},
+        stage::Stage,
         step::Step,
     },
     target::{Ports, Target},
@@ -202,6 +203,32 @@ impl Routes {
         for pipeline in &self.pipelines {
             pipeline.report_buffered(&self.control);
         }
+    }
+
+    /// Drains the operators that are not part of `next`: see [`Routes::exchange`].
+    pub(super) fn retire(&mut self, next: &[Stage]) {
+        for pipeline in 0..self.pipelines.len() {
+            let name = self.pipelines[pipeline].name.clone();
+            let stage = next.iter().find(|it| it.name == name);
+            for step in 0..self.pipelines[pipeline].steps.len() {
+                if stage.is_none_or(|it| !it.keeps(step)) {
+                    self.call(pipeline, step, Call::Drain);
+                }
+            }
+        }
+    }
+
+    /// Replaces the ports and the pipelines. Operators that stay keep their state.
+    pub(super) fn exchange(&mut self, ports: Ports, next: Vec<Stage>) {
+        self.ports = ports;
+        let mut running = std::mem::take(&mut self.pipelines);
+        let mut pipeline = |stage: Stage| {
+            let same = running.iter_mut().find(|it| it.name == stage.name);
+            stage.into_pipeline(same)
+        };
+        self.pipelines = next.into_iter().map(&mut pipeline).collect();
+        // These pipelines have only operators that do not stay.
+        running.iter().for_each(|it| it.report_buffered(&self.control));
     }
 
     fn call(&mut self, pipeline: usize, step: usize, call: Call) {

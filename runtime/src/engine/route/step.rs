@@ -249,6 +249,14 @@ impl Step {
         lost
     }
 
+    /// Replaces the targets of the operator's own ports. A port that `targets` does not name is not linked.
+    pub(super) fn set_targets(&mut self, targets: &[(String, Vec<Target>)]) {
+        for (port, of_port) in &mut self.ports {
+            let found = targets.iter().find(|(name, _)| name == port);
+            *of_port = found.map(|(_, targets)| targets.clone()).unwrap_or_default();
+        }
+    }
+
     /// Returns the names of the operator's ports other than `in`, `out` and `err`.
     pub(crate) fn ports(&self) -> impl Iterator<Item = &str> {
         self.ports.iter().map(|(name, _)| name.as_str())

@@ -8,10 +8,15 @@ use crate::{
 };
 
 impl SinkSide {
-    /// Fails or drops all undelivered events, because the sink has ended permanently, and counts them.
-    pub(crate) fn abandon(mut self) {
+    /// Fails or drops all undelivered events, because the sink has ended permanently, and counts them. `is_leaving` is
+    /// `true` if a reload removes the sink: then the sources are not notified that events have failed, because they would
+    /// read these events again for the other sinks.
+    pub(crate) fn abandon(mut self, is_leaving: bool) {
         let drops = self.when_full.drops();
         self.backlog.take_back();
+        if is_leaving && !self.is_stored {
+            return self.leave(drops);
+        }
         if self.undrained && drops {
             tracing::warn!(
                 component = &*self.router.name,
@@ -38,23 +43,55 @@ impl SinkSide {
         }
     }
 
+    /// Gives up all undelivered events, because a reload removes the sink.
+    fn leave(mut self, drops: bool) {
+        let stats = self.router.stats.clone();
+        let mut events = self.backlog.events();
+        self.backlog.take_items().for_each(|item| item.token.settle());
+        while let Some(queued) = self.queue.take_any() {
+            stats.taken(queued.events());
+            events += queued.events();
+            queued.item.token.settle();
+        }
+        // A task with an earlier batch may have sent meanwhile.
+        stats.left(self.queue.close());
+        let name = &*self.router.name;
+        if drops {
+            return count_drop(name, events, OverflowReason::SinkRemoved, &stats, &self.control);
+        }
+        stats.failed(events);
+        stats.undelivered(events);
+        if events > 0 || self.undrained {
+            tracing::warn!(
+                component = name,
+                events,
+                "the removed sink had events that it could not deliver in time, so they are lost"
+            );
+        }
+    }
+
     /// Returns whether the sink may have to end although it has events: it stops no source, or its events stay on disk.
     pub(crate) fn may_give_up(&self) -> bool {
         (self.is_stored && !self.undrained) || !self.when_full.blocks()
     }
 
-    /// Passes all undelivered events on to `err`, if the queue does so with events for which it has no capacity.
-    pub(crate) async fn pass_on_undelivered(&mut self) {
-        if self.when_full != WhenFull::DeadLetter {
+    /// Passes all undelivered events on to `err`, if the queue does so with events for which it has no capacity. A sink that
+    /// a reload removes (`is_leaving`) does so if `err` is linked, unless its events stay on disk or are dropped.
+    pub(crate) async fn pass_on_undelivered(&mut self, is_leaving: bool) {
+        let is_leaving = is_leaving && !self.is_stored && self.when_full.blocks();
+        if self.when_full != WhenFull::DeadLetter
+            && !(is_leaving && self.router.has_err_link().await)
+        {
             return;
         }
+        let why = if is_leaving { OverflowReason::SinkRemoved } else { OverflowReason::FlowEnded };
         self.backlog.take_back();
         for item in self.backlog.take_items() {
-            self.router.pass_on(item, OverflowReason::FlowEnded).await;
+            self.router.pass_on(item, why).await;
         }
         while let Some(queued) = self.queue.take_any() {
             self.router.stats.taken(queued.events());
-            self.router.pass_on(queued.item, OverflowReason::FlowEnded).await;
+            self.router.pass_on(queued.item, why).await;
         }
     }
 

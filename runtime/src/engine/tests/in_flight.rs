@@ -93,7 +93,7 @@ struct Flow {
     tasks: Vec<Pin<Box<dyn Future<Output = ()>>>>,
     source: Endless,
     sink: Answers,
-    counters: FlowCounters,
+    counters: Arc<FlowCounters>,
     queue: Gauge,
 }
 

@@ -75,7 +75,7 @@ struct Scene {
     /// The routers of all tasks of all sources. The task of a source precedes its helper tasks.
     routers: Vec<Router>,
     queue: Receiver,
-    counters: FlowCounters,
+    counters: Arc<FlowCounters>,
     seen: Shared<Vec<String>>,
     /// Number of attempts to create an instance of the stateless operator.
     made: Arc<AtomicUsize>,

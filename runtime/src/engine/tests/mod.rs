@@ -21,8 +21,10 @@ mod parallel;
 mod pausing;
 mod peer;
 mod processing;
+mod random_disks;
 mod reconnecting;
 mod relieving;
+mod relinking;
 mod replacing;
 mod retrying;
 mod rounds;
@@ -51,7 +53,7 @@ use self::{
 };
 use crate::clock::Clock;
 use crate::engine::{
-    Component, ComponentCounts, ConnectorType, Control, Counts, FlowCounters, Kind,
+    Component, ComponentCounts, ConnectorType, Control, Counts, FlowCounters, FlowHandle, Kind,
     MakePreprocessor, OperatorInstance, Parts, Planned, Processors, Report,
     connector::{ConnectorTask, handover::Replaceable},
     handle::connection::{Connection, End},
@@ -325,7 +327,7 @@ struct Harness {
     source: SourceSide,
     sink: SinkSide,
     control: Arc<Control>,
-    counters: FlowCounters,
+    counters: Arc<FlowCounters>,
     /// Dead letters of the sink.
     letters: Receiver,
 }
@@ -394,6 +396,18 @@ impl Planned {
         } else {
             alone::run(control.clock(), both(ended, work));
         }
+        report.unwrap()
+    }
+
+    /// Runs the flow until its end on this thread, and `work` at the same time. The clock advances while they wait.
+    fn run_beside<F: Future<Output = ()>>(self, work: impl FnOnce(FlowHandle) -> F) -> Report {
+        let (control, mut report) = (self.control.clone(), None);
+        alone::run(control.clock(), async {
+            let flow = self.start();
+            let handle = flow.handle();
+            let ended = async { report = Some(flow.ended(Duration::from_hours(1)).await) };
+            both(ended, work(handle)).await;
+        });
         report.unwrap()
     }
 }

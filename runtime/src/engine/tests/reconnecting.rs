@@ -65,7 +65,7 @@ fn abandoned_sink_fails_the_pulls_of_its_batches() {
             let end = source.run(Box::new(double), &connection).await;
             assert!(matches!(end, End::Finished), "{end:?}");
         };
-        block_on(both(source_runs, async { sink.abandon() }));
+        block_on(both(source_runs, async { sink.abandon(false) }));
         assert_eq!(sorted(&reports), pulls(7, false));
         let counts = settled(&counters.components());
         assert_eq!((counts.events_in, counts.failed), (21, 21));

@@ -16,7 +16,7 @@ use tremor_pdk::{Batch, Error, Exception, Result};
 
 use super::{
     AT_ONCE, LONG, Setup, attempts,
-    doubles::{Pulls, ScriptedSink, Shared, SinkScript},
+    doubles::{Pulls, ScriptedSink, Shared, SinkScript, exception},
     peer::Peer,
     pulls, settled, sorted,
 };
@@ -38,24 +38,24 @@ const TWO_SINKS: &str = "source -> sink, source -> peer";
 
 /// A sink that answers no delivery before it is opened.
 #[derive(Clone)]
-struct Silent {
-    scripted: ScriptedSink,
+pub(super) struct Silent {
+    pub(super) scripted: ScriptedSink,
     is_open: Arc<AtomicBool>,
     waiting: Shared<Option<Waker>>,
 }
 
 impl Silent {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let (is_open, waiting) = (Arc::default(), Shared::default());
         Self { scripted: ScriptedSink(SinkScript::of([])), is_open, waiting }
     }
 
-    fn open(&self) {
+    pub(super) fn open(&self) {
         self.is_open.store(true, Ordering::Relaxed);
         self.waiting.lock().unwrap().take().into_iter().for_each(Waker::wake);
     }
 
-    fn peer(&self) -> Arc<Peer> {
+    pub(super) fn peer(&self) -> Arc<Peer> {
         let sink = self.clone();
         Arc::new(Peer::of_sink(Box::new(move |_| Ok(Box::new(sink.clone())))))
     }
@@ -83,7 +83,7 @@ fn succession(planned: &Planned, connector: &str, next: Replaceable) -> Successi
 }
 
 /// Waits until `is` returns `true`, while the clock advances.
-async fn until(control: &Control, is: impl Fn() -> bool) {
+pub(super) async fn until(control: &Control, is: impl Fn() -> bool) {
     while !is() {
         control.clock().sleep(Duration::from_millis(1)).await;
     }
@@ -459,4 +459,31 @@ fn failure_on_trial_fails_the_flow_after_the_reload() {
     });
     let failure = report.failure.unwrap();
     assert!(failure.error.to_string().ends_with("who?"), "{}", failure.error);
+}
+
+#[test]
+fn sink_that_waits_for_the_queue_after_err_is_replaced() {
+    const LINKS: &str = "source -> peer, peer/err -> letters";
+    let rejects = || Ok(vec![exception(0..3, Error::bad_data("never"))]);
+    let rejecting = ScriptedSink(SinkScript::of((0..20).map(|_| rejects())));
+    let (scene, letters, next) = (Scene::new(20), Silent::new(), ScriptedSink(SinkScript::of([])));
+    let setup = Setup::of(LINKS).set("letters", |it| it.queue.max_events = NonZeroU64::new(1));
+    let setup = setup.connect("source", &scene.source).connect("peer", &rejecting.peer());
+    let planned = setup.connect("letters", &letters.peer()).plan();
+    let parts = Setup::of(LINKS).connect("peer", &next.peer()).successor("peer");
+    let mut succession = succession(&planned, "peer", parts);
+    let control = planned.control.clone();
+    let report = planned.run_with(async {
+        let waits = || control.connector("letters").unwrap().queued() > 0;
+        until(&control, waits).await;
+        control.clock().sleep(Duration::from_secs(1)).await;
+        replace(&control, &mut succession).await;
+        drop(succession);
+        letters.open();
+    });
+    assert!(report.failure.is_none(), "{:?}", report.failure);
+    let counts = settled(&report.components);
+    let rejected = usize::try_from(counts.dead_lettered).unwrap();
+    assert!(rejected < 60, "the successor gets events");
+    assert_eq!((rejected + delivered(&next).len(), counts.failed), (60, 0));
 }

@@ -116,7 +116,7 @@ fn retry_wait_ends_with_the_connection_or_the_flow() {
                 let end = sink.run(Box::new(ScriptedSink(script.clone())), &connection).await;
                 assert!(matches!(end, End::Finished), "{end:?}");
             }
-            sink.abandon();
+            sink.abandon(false);
         };
         let source_runs = async {
             let acks = source.pull_until_end(Box::new(double), &Arc::default()).await;

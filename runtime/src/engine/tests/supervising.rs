@@ -170,6 +170,17 @@ fn replaced_instance_counts_as_a_restart() {
     }
 }
 
+#[test]
+fn restart_that_is_requested_before_the_start_is_performed() {
+    let peer = Script::of([Ok("1"), Ok("2")]).peer();
+    let planned = peer.source(LONG).plan();
+    let handle = peer.control.connector("peer").unwrap();
+    handle.restart();
+    planned.run_with(async {});
+    assert_eq!(handle.status().restarts, 1);
+    assert_eq!((peer.count("new"), peer.count("close")), (2, 2), "both instances were closed");
+}
+
 /// Runs a source, and requests a restart once the connector is in `state` and has recorded an error.
 fn asked_in(state: State, peer: &Arc<Peer>) {
     peer.source(LONG).plan().run_with(async {

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc, OnceLock,
+        Arc, Mutex, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -10,6 +10,7 @@ use std::{
 
 use async_channel::Receiver;
 use serde::Serialize;
+use tremor_pdk::lock;
 
 use crate::clock::Clock;
 use crate::engine::{
@@ -271,7 +272,7 @@ impl ComponentCounters {
 
 /// The counters of a flow's components.
 #[derive(Debug, Default)]
-pub(crate) struct FlowCounters(Vec<ComponentCounters>);
+pub(crate) struct FlowCounters(Mutex<Vec<ComponentCounters>>);
 
 /// The counters of one component, identified by its name and its role.
 #[derive(Debug)]
@@ -284,33 +285,42 @@ struct ComponentCounters {
     ports: Vec<String>,
     /// Counters of the component's queue on disk, if it has one.
     stored: Option<Arc<StoredCounters>>,
+    /// `true` if a reload has removed the component. Only the report of the flow contains its counts.
+    is_removed: bool,
 }
 
 impl FlowCounters {
-    /// Returns the counters of a component. Adds the component if it is new.
-    pub(crate) fn of(&mut self, name: &str, kind: Role) -> Arc<Stats> {
-        self.component(name, kind).stats.clone()
+    /// Returns the counters of a component. Adds the component if it is new. If it was removed, its counts continue.
+    pub(crate) fn of(&self, name: &str, kind: Role) -> Arc<Stats> {
+        self.update(name, kind, |it| it.stats.clone())
     }
 
     /// Sets the queue of a component.
-    pub(crate) fn set_queue(&mut self, name: &str, kind: Role, queue: Gauge) {
-        self.component(name, kind).queue = Some(queue);
+    pub(crate) fn set_queue(&self, name: &str, kind: Role, queue: Gauge) {
+        self.update(name, kind, |it| it.queue = Some(queue));
     }
 
     /// Returns the counters of the queue on disk of a sink. Adds the queue if it is new.
-    pub(crate) fn stored(&mut self, sink: &str) -> Arc<StoredCounters> {
-        self.component(sink, Role::Sink).stored.get_or_insert_default().clone()
+    pub(crate) fn stored(&self, sink: &str) -> Arc<StoredCounters> {
+        self.update(sink, Role::Sink, |it| it.stored.get_or_insert_default().clone())
     }
 
     /// Sets the names of a component's ports other than `in`, `out` and `err`.
-    pub(crate) fn set_ports(&mut self, name: &str, kind: Role, ports: Vec<String>) {
-        self.component(name, kind).ports = ports;
+    pub(crate) fn set_ports(&self, name: &str, kind: Role, ports: Vec<String>) {
+        self.update(name, kind, |it| it.ports = ports);
+    }
+
+    /// Records that the component was removed from the flow.
+    pub(crate) fn remove(&self, name: &str, kind: Role) {
+        self.update(name, kind, |it| (it.is_removed, it.queue) = (true, None));
     }
 
     /// Returns the ports of the components called `name`, sorted, or `None` if there is no such component.
-    pub(crate) fn ports(&self, name: &str) -> Option<Vec<&str>> {
-        let named = self.0.iter().filter(|component| component.name == name);
-        let mut ports: Vec<&str> = named.flat_map(ComponentCounters::ports).collect();
+    pub(crate) fn ports(&self, name: &str) -> Option<Vec<String>> {
+        let all = lock(&self.0);
+        let named = all.iter().filter(|it| it.name == name && !it.is_removed);
+        let mut ports: Vec<String> =
+            named.flat_map(ComponentCounters::ports).map(str::to_owned).collect();
         ports.sort_unstable();
         ports.dedup();
         (!ports.is_empty()).then_some(ports)
@@ -318,30 +328,51 @@ impl FlowCounters {
 
     /// Measures the duration of deliveries by `clock` from now on.
     pub(crate) fn watch_deliveries(&self, clock: &Clock) {
-        self.0.iter().for_each(|component| component.stats.deliveries.watch(clock));
+        lock(&self.0).iter().for_each(|component| component.stats.deliveries.watch(clock));
     }
 
     /// Adds a listener at a port of the components called `name`. Returns a receiver for each of these components that
     /// has the port.
     pub(crate) fn listen(&self, name: &str, port: &str, clock: &Clock) -> Vec<Receiver<String>> {
-        let named = self.0.iter().filter(|component| component.name == name);
+        let all = lock(&self.0);
+        let named = all.iter().filter(|it| it.name == name && !it.is_removed);
         let with_port = named.filter(|component| component.ports().any(|it| it == port));
         with_port.map(|component| component.stats.tap.listen(port, clock.clone())).collect()
     }
 
-    fn component(&mut self, name: &str, kind: Role) -> &mut ComponentCounters {
-        let known = self.0.iter().position(|it| it.name == name && it.kind == kind);
+    fn update<T>(
+        &self,
+        name: &str,
+        kind: Role,
+        update: impl FnOnce(&mut ComponentCounters) -> T,
+    ) -> T {
+        let mut all = lock(&self.0);
+        let known = all.iter().position(|it| it.name == name && it.kind == kind);
         let at = known.unwrap_or_else(|| {
             let (name, stats) = (name.to_owned(), Arc::default());
-            let (queue, ports, stored) = (None, Vec::new(), None);
-            self.0.push(ComponentCounters { name, kind, stats, queue, ports, stored });
-            self.0.len() - 1
+            let (queue, ports, stored, is_removed) = (None, Vec::new(), None, false);
+            all.push(ComponentCounters { name, kind, stats, queue, ports, stored, is_removed });
+            all.len() - 1
         });
-        &mut self.0[at]
+        let component = &mut all[at];
+        if std::mem::take(&mut component.is_removed) {
+            component.stored = None;
+        }
+        update(component)
     }
 
-    /// Returns all components with their current counts. Queues on disk are part of their sinks.
+    /// Returns all components with their current counts, without those that were removed.
     pub(crate) fn components(&self) -> Vec<Component> {
+        self.list(false)
+    }
+
+    /// Returns all components with their current counts, including those that were removed.
+    pub(crate) fn all_components(&self) -> Vec<Component> {
+        self.list(true)
+    }
+
+    /// Returns components with their current counts. Queues on disk are part of their sinks.
+    fn list(&self, with_removed: bool) -> Vec<Component> {
         let component = |it: &ComponentCounters| Component {
             name: it.name.clone(),
             kind: it.kind,
@@ -352,9 +383,10 @@ impl FlowCounters {
             stored: it.stored.as_ref().map(|it| it.stored()),
         };
         let is_queue = |it: &&ComponentCounters| owner_of(&it.name) != it.name;
-        let mut components: Vec<_> =
-            self.0.iter().filter(|it| !is_queue(it)).map(component).collect();
-        for queue in self.0.iter().filter(is_queue) {
+        let all = lock(&self.0);
+        let all = || all.iter().filter(|it| with_removed || !it.is_removed);
+        let mut components: Vec<_> = all().filter(|it| !is_queue(it)).map(component).collect();
+        for queue in all().filter(is_queue) {
             let sink =
                 |it: &&mut Component| it.kind == Role::Sink && it.name == owner_of(&queue.name);
             if let Some(sink) = components.iter_mut().find(sink) {
