@@ -257,7 +257,7 @@ impl Routes {
         };
         let listening = flow.listen(component, port);
         if listening.is_empty() {
-            return Err(missing("port", port, ports.into_iter()));
+            return Err(missing("port", port, ports.iter().map(String::as_str)));
         }
         let what = format!("{name}/{component}/{port}");
         let events = Events::of(listening, &what, self.stopped.clone(), self.clock.clone());

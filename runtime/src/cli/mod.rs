@@ -41,7 +41,7 @@ use tremor_runtime::{
     executor,
     flow::{Environment, Flow},
     parse_time,
-    plugin::{describe_main, verify_main},
+    plugin::{describe_main, process_main, verify_main},
 };
 
 pub(crate) use self::failure::Failure;
@@ -157,6 +157,12 @@ enum Command {
     /// other process.
     #[command(hide = true)]
     PluginVerify,
+    /// Runs a connector of a plugin. `tremor` starts this command itself for connectors with `isolation: process`.
+    #[command(hide = true)]
+    PluginProcess {
+        /// Name of the connector in its flow, which lists of processes show.
+        component: String,
+    },
 }
 
 /// Executes the command.
@@ -194,6 +200,7 @@ pub(crate) fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Completions { shell } => plugin::print(&generate::completions(shell))?,
         Command::ManualPages { folder } => generate::manual_pages(&folder)?,
         Command::PluginVerify => return Ok(verify_main()),
+        Command::PluginProcess { component: _ } => return Ok(process_main()),
         Command::PluginDescribe { arguments } => return Ok(describe_main(arguments)),
     }
     Ok(ExitCode::SUCCESS)

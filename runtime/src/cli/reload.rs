@@ -54,7 +54,7 @@ pub(super) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     plugin::print(&text(&outcome))
 }
 
-/// Returns a line for each flow, with a line for each of its connectors that is replaced, one for the whole reload, and
+/// Returns a line for each flow, with a line for each of its connectors that changes, one for the whole reload, and
 /// one if it has to be confirmed.
 fn text(outcome: &Value) -> String {
     let of = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();

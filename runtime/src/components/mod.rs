@@ -5,6 +5,7 @@ mod ahead;
 mod built_in;
 mod carried;
 mod codec;
+mod isolated;
 mod parts;
 mod positions;
 mod supervised;
@@ -327,6 +328,7 @@ impl Resolver for Components {
         connector: &flow::Connector,
     ) -> Result<(), flow::Diagnostic> {
         self.codec_of(flow, connector)?;
+        self.check_isolation(flow, connector)?;
         match self.find(Kind::Connector, &connector.component.name.value) {
             Lookup::Known { schema: Some(schema) } => positions::check(flow, connector, &schema),
             _ => Ok(()),

@@ -40,6 +40,9 @@ pub(crate) struct FlowParts<'r> {
 
 impl Parts for FlowParts<'_> {
     fn connector(&self, connector: &flow::Connector) -> Result<ConnectorType, flow::Diagnostic> {
+        if let Some(isolation) = connector.isolation {
+            return self.isolated_connector(connector, isolation);
+        }
         let Self { components, flow, calls, .. } = *self;
         let kind = &connector.component.name;
         let codec = self.codec(connector)?;
@@ -183,7 +186,7 @@ impl Parts for FlowParts<'_> {
 
 impl FlowParts<'_> {
     /// Returns a function that creates contexts for instances of a component of the connector or pipeline `of`.
-    fn host(
+    pub(super) fn host(
         &self,
         of: &str,
         component: &Component,
@@ -259,7 +262,11 @@ impl FlowParts<'_> {
     }
 
     /// Returns the library of a component of a plugin.
-    fn library(&self, kind: Kind, component: &Component) -> Result<&Library, flow::Diagnostic> {
+    pub(super) fn library(
+        &self,
+        kind: Kind,
+        component: &Component,
+    ) -> Result<&Library, flow::Diagnostic> {
         let name = &component.name;
         let found = self.components.registry.find(kind.as_str(), &name.value);
         found
@@ -294,7 +301,10 @@ fn make_recorded<T>(
 
 /// Checks that the codec requirement of the instance agrees with the flow, because the connector would lose events
 /// otherwise.
-fn check_codec_requirement(requirement: CodecRequirement, has_codec: bool) -> Result<()> {
+pub(super) fn check_codec_requirement(
+    requirement: CodecRequirement,
+    has_codec: bool,
+) -> Result<()> {
     let fits = match requirement {
         CodecRequirement::Required | CodecRequirement::Optional(_) => has_codec,
         CodecRequirement::Structured => !has_codec,

@@ -66,13 +66,13 @@ pub use self::{
     schema::{Described, schema},
     source::{Located, Span},
     spec::{
-        Batch, Component, Config, Connector, Disk, OnFailure, Pipeline, Pull, Queue, Restart,
-        Retry, Spec, Unhandled, WhenFull,
+        Batch, Component, Config, Connector, Disk, Isolation, OnFailure, Pipeline, Pull, Queue,
+        Restart, Retry, Spec, Unhandled, WhenFull,
     },
 };
 pub(crate) use self::{
     check::{components, fits},
-    difference::{ChangedConnector, Difference},
+    difference::{ChangedConnector, ChangedParts, Difference},
     name::{FORM as NAME_FORM, is_valid as is_valid_name},
     queues::owner_of,
     spec::{
@@ -121,6 +121,11 @@ impl Flow {
     /// Returns the folder of the flow file, to which paths in the file are relative. Empty for a bare file name.
     pub fn folder(&self) -> &Path {
         self.path().parent().unwrap_or(Path::new(""))
+    }
+
+    /// Returns whether a link uses the connector called `name`.
+    pub(crate) fn is_linked(&self, name: &str) -> bool {
+        [Role::Source, Role::Sink].iter().any(|role| self.graph.find(*role, name).is_some())
     }
 
     /// Creates an error about a location in this file, for errors that are found only later, such as a plugin path that

@@ -58,6 +58,7 @@ impl Connector {
             restart: Restart::default(),
             call_limit: None,
             hang_limit: None,
+            isolation: None,
             on_failure: self.on_failure,
             in_flight: None,
             ordered: None,

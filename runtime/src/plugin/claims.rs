@@ -18,10 +18,16 @@ use crate::codec::{Bytes, Decoder, Nodes, Span, json, msgpack};
 #[inline]
 pub(super) fn settled(batch: &mut Batch, check: &impl Fn(&Batch) -> Result<Claims>) -> Result<()> {
     let claims = check(batch)?;
-    if !claims.is_empty() {
-        confirm(batch, &claims);
-    }
+    settle(batch, &claims);
     Ok(())
+}
+
+/// Decodes the messages of claims of a validated batch, as [`settled`] does.
+#[inline]
+pub(super) fn settle(batch: &mut Batch, claims: &Claims) {
+    if !claims.is_empty() {
+        confirm(batch, claims);
+    }
 }
 
 #[cold]

@@ -95,7 +95,11 @@ impl HostContext {
         })
     }
 
-    fn write_log(&self, level: abi::LogLevel, message: &str) {
+    /// Writes a line to the log, unless the services of the component do.
+    pub(super) fn write_log(&self, level: abi::LogLevel, message: &str) {
+        if self.services.log(level, message) {
+            return;
+        }
         write_log(self.services.flow().as_ref(), &self.component, level, message);
     }
 
@@ -157,6 +161,16 @@ impl HostContext {
                 "its constructor {what}, which is possible only from `connect` on"
             ))),
         }
+    }
+
+    /// Returns the services of the component.
+    pub(super) fn services(&self) -> &dyn HostServices {
+        &*self.services
+    }
+
+    /// Returns the folder to which relative paths of the component are relative.
+    pub(super) fn folder(&self) -> &str {
+        &self.folder
     }
 
     /// Returns the name of the component in the flow.
@@ -268,7 +282,13 @@ unsafe extern "C" fn release(context: *const ()) {
 
 unsafe extern "C" fn log_enabled(context: *const (), level: abi::LogLevel) -> bool {
     // SAFETY: a live handle's context.
-    unsafe { with(context, |context| context.misused.is_none() && is_enabled(level)) }
+    unsafe {
+        with(context, |context| {
+            let is_enabled =
+                || context.services.log_enabled(level).unwrap_or_else(|| is_enabled(level));
+            context.misused.is_none() && is_enabled()
+        })
+    }
 }
 
 unsafe extern "C" fn log(context: *const (), level: abi::LogLevel, message: RStr<'_>) {

@@ -165,7 +165,7 @@ impl Library {
     }
 
     /// Returns whether this plugin is linked into the program.
-    pub(super) fn is_linked(&self) -> bool {
+    pub(crate) fn is_linked(&self) -> bool {
         self.linked.is_some()
     }
 

@@ -31,6 +31,12 @@ pub(super) fn is_enabled(level: abi::LogLevel) -> bool {
     at_level!(level, LEVEL => tracing::enabled!(target: "tremor::plugin", LEVEL))
 }
 
+/// Returns the highest level of lines that are written; 0 if none is.
+pub(super) fn max_level() -> u8 {
+    let levels = (abi::LogLevel::ERROR.0..=abi::LogLevel::TRACE.0).rev();
+    levels.map(abi::LogLevel).find(|level| is_enabled(*level)).map_or(0, |level| level.0)
+}
+
 /// Logs a line of a component, with the name of its flow if there is one.
 pub(super) fn write_log(
     flow: Option<&Arc<str>>,

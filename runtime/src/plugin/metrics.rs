@@ -120,6 +120,24 @@ impl Metrics {
         metric.max = metric.max.max(value);
     }
 
+    /// Sets the state of a metric that another process has recorded. Registers the metric if it is unknown, and ignores
+    /// it if the component has [`MOST`] metrics already, or if its value is invalid.
+    pub(super) fn set(&self, metric: &Metric) {
+        let Number::Of(number) = self.register(metric.kind, &metric.name, &metric.help) else {
+            return;
+        };
+        let is_valid =
+            metric.value.is_finite() && (metric.kind != MetricKind::Counter || metric.value >= 0.0);
+        let mut registered = lock(&self.0);
+        if let Some(known) = registered.metrics.get_mut(number as usize)
+            && is_valid
+            && known.kind == metric.kind
+        {
+            (known.value, known.count) = (metric.value, metric.count);
+            (known.min, known.max) = (metric.min, metric.max);
+        }
+    }
+
     /// Returns the current state of all metrics, in the order in which they were registered.
     pub fn snapshot(&self) -> Vec<Metric> {
         lock(&self.0).metrics.clone()

@@ -11,6 +11,8 @@
 //! [`Describer`] asks a plugin about its configuration in a child process, so that this process need not load the
 //! library.
 //!
+//! `IsolatedFactory` creates connectors that run in child processes, instead of stages 3 and 4.
+//!
 //! A loaded library stays loaded until the process ends.
 //!
 //! This is the only module of the runtime that uses FFI-safe types.
@@ -36,6 +38,7 @@ mod error;
 mod host;
 mod identity;
 mod image;
+mod isolated;
 mod jobs;
 
 mod layout;
@@ -51,6 +54,7 @@ mod stream;
 mod verify;
 
 pub(crate) use self::describe::Question;
+pub(crate) use self::isolated::{IsolatedFactory, MEMORY as ISOLATED_MEMORY};
 pub(crate) use self::jobs::Jobs;
 #[cfg(test)]
 pub(crate) use self::metrics::Number;
@@ -62,6 +66,7 @@ pub use self::{
     describe::{COMMAND as DESCRIBE_COMMAND, Describer, describe_main},
     error::{Error, ErrorKind},
     host::{HostContext, InstanceHost},
+    isolated::process_main,
     library::{ContentHash, Library},
     load::{Plugin, load},
     metrics::{Metric, MetricKind, Metrics},

@@ -1,6 +1,6 @@
 //! This program, which is also started as a child process to run the code of plugins in isolation.
 
-use std::{env, ffi::OsString, io, path::PathBuf};
+use std::{env, ffi::OsString, io, path::PathBuf, sync::OnceLock};
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -22,12 +22,13 @@ pub(super) fn end_with_parent() -> bool {
     !is_known || !polled[0].revents().contains(PollFlags::ERR)
 }
 
-/// Returns the path of this program.
+/// Returns the path of this program at the first call. Later, the system may report that the file was deleted.
 ///
 /// If the system does not know the path, because there is no `/proc`, returns the name by which the program was
 /// started, or `tremor` if that is unknown too.
 pub(super) fn own() -> PathBuf {
-    known(env::current_exe(), env::args_os().next())
+    static OWN: OnceLock<PathBuf> = OnceLock::new();
+    OWN.get_or_init(|| known(env::current_exe(), env::args_os().next())).clone()
 }
 
 fn known(reported: io::Result<PathBuf>, started_as: Option<OsString>) -> PathBuf {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tremor_abi::host::LogLevel;
 use tremor_pdk::Error;
 
 use crate::{clock::Clock, dynamic::BoxFuture};
@@ -50,6 +51,16 @@ pub trait HostServices: Send + Sync + 'static {
     /// Returns the name of the flow, for log lines.
     fn flow(&self) -> Option<Arc<str>> {
         None
+    }
+    /// Returns whether log lines of this level are written. `None` leaves the decision to the log of this process.
+    fn log_enabled(&self, level: LogLevel) -> Option<bool> {
+        let _ = level;
+        None
+    }
+    /// Writes a log line of the component. `false` leaves the line to the log of this process.
+    fn log(&self, level: LogLevel, message: &str) -> bool {
+        let _ = (level, message);
+        false
     }
     /// Wraps a task that the component starts. The host runs the returned future instead of `task`.
     fn task(&self, name: &str, task: BoxFuture<'static, ()>) -> BoxFuture<'static, ()> {

@@ -195,7 +195,7 @@ impl DynSink for LoadedSink {
 ///
 /// # Errors
 /// Kind internal, if the ranges are not in order, overlap, or are not within the batch.
-fn exceptions(reply: DeliverReply, events: usize) -> Result<Vec<Exception>> {
+pub(super) fn exceptions(reply: DeliverReply, events: usize) -> Result<Vec<Exception>> {
     let mut exceptions = Vec::with_capacity(reply.exceptions.len());
     let mut covered = 0;
     for ExceptionRange { start, len, error } in reply.exceptions {

@@ -52,6 +52,7 @@ fn flow(fault: &str, times: u32) -> String {
     };
     // Emit events slowly for this fault: a source is notified of an open circuit breaker only while it has more events.
     let pace = if fault == "breaker_panic" { 10 } else { 0 };
+    let limit = if BLOCKING.contains(&fault) { "500ms" } else { "1m" };
     format!(
         "connectors:
   slow: {{ type: hostile, config: {{ count: 300, pace_ms: 1 }} }}
@@ -61,7 +62,7 @@ fn flow(fault: &str, times: u32) -> String {
     reconnect: {{ backoff: 1ms, max_backoff: 1ms }}
     restart: {{ attempts: 1000 }}
     retry: {{ backoff: 1ms, max_backoff: 1ms }}
-    hang_limit: 500ms
+    hang_limit: {limit}
     pull: {{ max_events: 10 }}
     config: {{ fault: {fault}, times: {times}, after: 5, count: 100, pace_ms: {pace}, hold_ms: 300 }}
   to: {{ type: {to} }}

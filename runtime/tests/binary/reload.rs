@@ -24,11 +24,16 @@ links: [ticks -> output]
     )
 }
 
-/// Returns the same flow as [`ticks`] with a pipeline, so that the flow has to be replaced.
+/// The reason why a flow of [`ticks`] is replaced by that of [`ticks_through`] with the pipeline `p`.
+const REPLACED: &str = "`links` has changed, the pipeline `p` was added, the connector `ticks` was removed, the \
+                        connector `ticks-p` was added, and the source `ticks-p` was added";
+
+/// Returns the same flow as [`ticks`] with a pipeline and another source, so that the flow has to be replaced.
 fn ticks_through(pipeline: &str, to: &str) -> String {
     let links =
         format!("pipelines: {{ {pipeline}: {{}} }}\nlinks: [ticks -> {pipeline} -> output]");
-    ticks(to).replace("links: [ticks -> output]", &links)
+    let text = ticks(to).replace("links: [ticks -> output]", &links);
+    text.replace("ticks", &format!("ticks-{pipeline}"))
 }
 
 /// Returns a scene with the folder `flows`, in which the flows `a` and `b` write to `out-a` and `out-b`.
@@ -77,7 +82,7 @@ fn changed_flow_is_replaced_and_the_other_one_kept() {
     write(&asked, "a.yaml", &format!("# A comment does not count.\n{}", ticks("out-a")));
     write(&asked, "b.yaml", &ticks_through("p", "out-c"));
     let planned = asked.json("POST", "/v1/reload?dry_run=true");
-    let reason = "`links` has changed";
+    let reason = REPLACED;
     let changes = json!([
         { "flow": "a", "change": "kept" },
         { "flow": "b", "change": "replaced", "reason": reason },
@@ -238,8 +243,7 @@ fn run_continues_while_its_only_flow_is_replaced() {
     write(&asked, "b.yaml", &ticks_through("p", "out-c"));
     let printed = asked.tremor(&["reload"]);
     printed.expect(0, &[]);
-    let expected = "replaced  b: `links` has changed\napplied\n";
-    assert_eq!(printed.stdout, expected);
+    assert_eq!(printed.stdout, format!("replaced  b: {REPLACED}\napplied\n"));
     until_written(&asked, "out-c");
     asked.end();
 }

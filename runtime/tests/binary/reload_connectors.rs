@@ -213,10 +213,19 @@ planned
     assert_eq!(printed.stdout, expected);
     assert!(!asked.path().join("other").exists(), "a dry run changes nothing");
     for (from, to, reason) in [
-        ("[ticks -> output]", "[ticks -> output]\npipelines: { p: {} }", "`pipelines` has changed"),
-        ("codec: json", "codec: json, err: discard", "`err` of `output` has changed"),
+        ("codec: json", "codec: json, queue: { max_events: 7 }", "`queue` of `output` has changed"),
+        (
+            "  output",
+            "  more: { type: metronome, config: { interval_ms: 1 } }\n  output",
+            "`links` has changed, the connector `more` was added, and the source `more` was added",
+        ),
     ] {
-        write(&asked, &flow.replace(from, to));
+        let links = if from == "  output" {
+            "[ticks -> output, more -> output]"
+        } else {
+            "[ticks -> output]"
+        };
+        write(&asked, &flow.replace(from, to).replace("[ticks -> output]", links));
         let planned = asked.json("POST", "/v1/reload?dry_run=true");
         let replaced = json!([{ "flow": "flow", "change": "replaced", "reason": reason }]);
         assert_eq!(planned["flows"], replaced);

@@ -39,9 +39,9 @@ links: [ticks -> main, main -> output]",
 #[test]
 fn signal_during_slow_drain_ends_run_within_its_timeout() {
     let hangs = "connectors:
-  ticks: { type: metronome, config: { interval_ms: 1 } }
+  clock: { type: metronome, config: { interval_ms: 1 } }
   bad: { type: hostile, config: { fault: deliver_hang } }
-links: [ticks -> bad]";
+links: [clock -> bad]";
     let scene = scene().write("flows/b.yaml", hangs.as_bytes());
     let asked = run(scene, &["--drain-timeout", "3"]);
     asked.until("/v1/flows/b/connectors/bad", |it| it["in_flight"].as_u64() > Some(0));

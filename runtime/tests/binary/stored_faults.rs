@@ -122,19 +122,22 @@ fn with_file_system<'c>(command: &'c mut Command, folder: &Path, bytes: u64) -> 
     command
 }
 
-/// Three of eight segments fit on the file system.
-#[test]
-fn full_file_system_stops_sources_until_the_sink_delivers() {
+/// Starts a flow whose queue has eight segments, of which three fit on its file system, and returns its lines. The sink
+/// `output` has this policy, and is down at `address`. Returns `None` where no file system can be mounted.
+fn start_on_full_disk(
+    folder: &Path,
+    address: &str,
+    when_full: &str,
+    rest: &str,
+) -> Option<(Asked, String)> {
     const LINES: usize = 20_000;
-    let folder = tempfile::tempdir().unwrap();
     let mut probe = Command::new("true");
     probe.current_dir("/");
-    if !with_file_system(&mut probe, folder.path(), 1 << 20).status().is_ok_and(|it| it.success()) {
+    if !with_file_system(&mut probe, folder, 1 << 20).status().is_ok_and(|it| it.success()) {
         eprintln!("SKIPPED: `unshare -rm` cannot mount a file system, so no full one is tested");
-        return;
+        return None;
     }
-    let address = free_address();
-    let path = folder.path().display();
+    let path = folder.display();
     let input = follows("in");
     let scene = Scene::new(&format!(
         "name: flow
@@ -144,32 +147,75 @@ connectors:
     type: tcp_client
     codec: string
     postprocessors: [lines]
-    queue: {{ disk: {{ path: '{path}/queue', max_bytes: 16MiB }} }}
+    queue: {{ disk: {{ path: '{path}/queue', max_bytes: 16MiB }}, when_full: {when_full} }}
     reconnect: {{ backoff: 10ms, max_backoff: 100ms }}
     config: {{ address: '{address}' }}
-links: [input -> output]"
+{rest}"
     ));
     let scene = scene.write("in", b"");
-    let asked = start_with(scene, &["flow.yaml"], 1, |command| {
-        with_file_system(command, folder.path(), 13 << 19)
-    });
+    let asked =
+        start_with(scene, &["flow.yaml"], 1, |command| with_file_system(command, folder, 13 << 19));
     let line = |number| format!("{number} {}\n", "x".repeat(1_000));
     let mut file = fs::OpenOptions::new().append(true).open(asked.path().join("in")).unwrap();
     let mut lines = String::new();
     (0..LINES).for_each(|number| lines.write_str(&line(number)).unwrap());
     file.write_all(lines.as_bytes()).unwrap();
+    Some((asked, lines))
+}
+
+#[test]
+fn full_file_system_stops_sources_until_the_sink_delivers() {
+    let (folder, address) = (tempfile::tempdir().unwrap(), free_address());
+    let links = "links: [input -> output]";
+    let started = start_on_full_disk(folder.path(), &address, "block", links);
+    let Some((mut asked, lines)) = started else { return };
     let flow = asked.until("/v1/flows/flow", |it| stored(it).1 == "retrying");
+    let logged = asked.until_log("the queue on disk has a problem");
+    assert!(logged.contains("WARN") && logged.contains("No space left on device"), "{logged}");
     let connectors = flow["connectors"].as_array().unwrap();
     let queue = connectors.iter().find(|it| it["name"] == "output/queue").unwrap();
     let error = queue["error"].as_str().unwrap();
+    let path = folder.path().display();
     for part in [&format!("{path}/queue/"), "No space left on device", "check the disk"] {
         assert!(error.contains(part), "`{part}` is not in: {error}");
     }
     let output = TcpListener::bind(&address).unwrap();
     let mut output = BufReader::new(accept_within(&output, PATIENCE).unwrap());
-    let delivered = read_lines(&mut output, LINES).concat();
+    let delivered = read_lines(&mut output, lines.lines().count()).concat();
     assert!(delivered == lines, "each line once and in order");
     asked.until("/v1/flows/flow", |it| stored(it) == (0, "running"));
+    asked.until_log("the queue on disk works again");
+    asked.end();
+}
+
+#[test]
+fn full_file_system_makes_new_events_dead_letters() {
+    let (folder, address) = (tempfile::tempdir().unwrap(), free_address());
+    let rest = "  letters: { type: file, codec: string, postprocessors: [lines], \
+                config: { path: letters, mode: append } }
+links: [input -> output, output/err -> letters]";
+    let started = start_on_full_disk(folder.path(), &address, "dead_letter", rest);
+    let Some((asked, lines)) = started else { return };
+    let count = lines.lines().count();
+    let letters = || fs::read_to_string(asked.path().join("letters")).unwrap_or_default();
+    let flow = asked.until("/v1/flows/flow", |it| {
+        usize::try_from(stored(it).0).unwrap() + letters().lines().count() == count
+    });
+    let kept = usize::try_from(stored(&flow).0).unwrap();
+    assert!(kept > 1_000 && kept < count / 2, "{kept}");
+    let output = TcpListener::bind(&address).unwrap();
+    let mut output = BufReader::new(accept_within(&output, PATIENCE).unwrap());
+    let delivered = read_lines(&mut output, kept).concat();
+    asked.until("/v1/flows/flow", |it| stored(it) == (0, "running"));
+    let numbers = |text: &str| -> Vec<usize> {
+        text.lines().map(|it| it.split(' ').next().unwrap().parse().unwrap()).collect()
+    };
+    let delivered = numbers(&delivered);
+    assert!(delivered.is_sorted(), "{delivered:?}");
+    // Refused deliveries overlap, so dead letters have no order.
+    let mut all = [delivered, numbers(&letters())].concat();
+    all.sort_unstable();
+    assert!(all.into_iter().eq(0..count), "each line once");
     asked.end();
 }
 

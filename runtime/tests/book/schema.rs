@@ -86,8 +86,9 @@ fn components_and_keys_have_descriptions() {
 }
 
 /// Keys whose values are numbers of bytes, of the built-in components and of the plugins of these tests.
-const SIZES: [&str; 52] = [
+const SIZES: [&str; 53] = [
     "connector.max_bytes",
+    "connector.memory",
     "connector.clickhouse.max_body_bytes",
     "connector.elasticsearch.max_body_bytes",
     "connector.file.max_bytes",

@@ -44,11 +44,6 @@ impl NodeId {
     pub fn index(self) -> usize {
         self.0
     }
-
-    /// Returns the index as a number, by which queues and senders identify a node.
-    pub(crate) fn number(self) -> u32 {
-        u32::try_from(self.index()).unwrap_or(u32::MAX)
-    }
 }
 
 /// Identifier of an [`Edge`] of one [`Graph`].

@@ -196,6 +196,14 @@ fn connector(components: &[&Described]) -> Value {
         "hang_limit": time(
             "Maximum time that a call may block its thread. If it has not returned by then, the flow fails; 1m unless set.",
         ),
+        "isolation": described(
+            or_reference(&json!({ "enum": ["process", "none"] })),
+            "`process` runs the plugin of the connector in a process of its own, so that a crash ends only that \
+             process; `none` unless set.",
+        ),
+        "memory": bytes(
+            "Maximum memory of the process of the plugin, with `isolation: process`; 256MiB unless set.",
+        ),
         "on_failure": described(
             or_reference(&json!({ "enum": ["continue", "exit"] })),
             "Treatment of the other flows of the process when the connector has failed permanently: they `continue`, \

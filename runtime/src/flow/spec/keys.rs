@@ -13,6 +13,8 @@ pub(crate) const CONNECTOR: &[&str] = &[
     "restart",
     "call_limit",
     "hang_limit",
+    "isolation",
+    "memory",
     "on_failure",
     "in_flight",
     "ordered",

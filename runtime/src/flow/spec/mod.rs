@@ -55,6 +55,8 @@ pub struct Connector {
     pub call_limit: Option<Duration>,
     /// Time after which a call that has not returned fails the flow.
     pub hang_limit: Option<Duration>,
+    /// The process of the connector's plugin; `None` if the plugin is loaded into this process.
+    pub isolation: Option<Isolation>,
     /// Effect on the run if the connector fails permanently.
     pub on_failure: OnFailure,
     /// Rules for repeating deliveries if the sink's peer is full or slow.
@@ -74,6 +76,16 @@ pub struct Connector {
     /// Settings for dead letters of both sides.
     pub dead_letters: DeadLetters,
 }
+
+/// The keys `isolation: process` and `memory`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Isolation {
+    /// Maximum number of bytes of memory of the process; `None` leaves the limit to the runtime.
+    pub memory: Option<NonZeroU64>,
+}
+
+/// Minimum of `memory`. A process without an event takes up to a third of this.
+pub(crate) const LEAST_MEMORY: u64 = 32 << 20;
 
 /// An entry of `pipelines`.
 #[derive(Debug, Clone)]

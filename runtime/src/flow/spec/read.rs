@@ -188,6 +188,7 @@ fn read_connector(
         let help = "a call that has not returned within `hang_limit` fails the flow";
         report.push(report.error(node.at, message).help(help));
     }
+    let isolation = settings::isolation(&fields, &what, report);
     let on_failure = fields.read("on_failure", report, settings::on_failure);
     let in_flight = fields.read("in_flight", report, settings::in_flight);
     let ordered = fields.read("ordered", report, settings::boolean);
@@ -214,6 +215,7 @@ fn read_connector(
         restart: restart.unwrap_or_default(),
         call_limit,
         hang_limit,
+        isolation,
         on_failure: on_failure.unwrap_or_default(),
         in_flight,
         ordered,

@@ -11,8 +11,8 @@ use super::{
         suggest::quote,
         yaml::{Data, Node},
     },
-    Batch, DeadLetters, Disk, LEAST_DISK_BYTES, OnFailure, Pull, Queue, Restart, Retry, Unhandled,
-    WhenFull,
+    Batch, DeadLetters, Disk, Isolation, LEAST_DISK_BYTES, LEAST_MEMORY, OnFailure, Pull, Queue,
+    Restart, Retry, Unhandled, WhenFull,
     fields::Fields,
     keys,
 };
@@ -161,6 +161,37 @@ pub(super) fn on_failure(node: &Node, key: &str, report: &mut Report) -> Option<
     let words = [("continue", OnFailure::Continue), ("exit", OnFailure::Exit)];
     let help = "`exit` ends the other flows of the process as well, after they have drained";
     one_of(words, help, node, key, report)
+}
+
+/// Reads `isolation` and `memory`.
+pub(super) fn isolation(
+    connector: &Fields<'_>,
+    owner: &str,
+    report: &mut Report,
+) -> Option<Isolation> {
+    let is_isolated = connector.read("isolation", report, |node, key, report| {
+        let words = [("process", true), ("none", false)];
+        let help = "`process` runs the plugin in a process of its own, so that a crash ends only that process";
+        one_of(words, help, node, key, report)
+    });
+    let memory = connector.read("memory", report, |node, key, report| {
+        let memory = bytes(node, key, report)?;
+        if memory.get() < LEAST_MEMORY {
+            let error = wrong(node, key, "`32MiB` or more", report);
+            report.push(error.help("the process also needs memory for the runtime in it"));
+            return None;
+        }
+        Some(memory)
+    });
+    if let Some(node) = connector.get("memory")
+        && is_isolated != Some(true)
+        && connector.get("isolation").is_none_or(|_| is_isolated.is_some())
+    {
+        let message = format!("`memory` of {owner} has no effect without `isolation: process`");
+        let help = "add `isolation: process`, or remove `memory`: the memory of all flows is limited by `--memory-limit`";
+        report.push(report.error(node.at, message).help(help));
+    }
+    is_isolated.filter(|is_isolated| *is_isolated).map(|_| Isolation { memory })
 }
 
 pub(super) fn err(node: &Node, key: &str, report: &mut Report) -> Option<Unhandled> {

@@ -122,6 +122,16 @@ impl Describer {
         Self { program: program.into(), ..self }
     }
 
+    /// Returns the path of the `tremor` binary that is run as the child process.
+    pub(crate) fn binary(&self) -> &Path {
+        &self.program
+    }
+
+    /// Returns the libraries that may be loaded.
+    pub(crate) fn policy(&self) -> Policy {
+        self.policy
+    }
+
     /// Sets the maximum time to wait for an answer.
     #[must_use]
     pub fn timeout(self, timeout: Duration) -> Self {

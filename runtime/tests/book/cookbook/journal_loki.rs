@@ -8,16 +8,18 @@ use std::{
 };
 
 use hostile_peers::http::{Request, Server, response};
-use serde_json::{Value, json};
+use serde_json::json;
+use snap::raw::Decoder;
 
-use super::{Kitchen, collector::body, flows, values};
+use super::{Kitchen, flows, values};
 use crate::{journald::write_journalctl, peer::wait_until};
 
 /// Number of entries of each part of the journal.
 const ENTRIES: usize = 40;
 
-/// Line of a stream: its labels, its time and its text. Loki ignores a second line that equals it.
-type Line = (String, String, String);
+/// Line of a stream: its labels, its time in seconds and nanoseconds, and its text. Loki ignores a second line that
+/// equals it.
+type Line = (String, [u64; 2], String);
 
 /// State of a server that stores lines as Loki does.
 #[derive(Default)]
@@ -33,14 +35,18 @@ impl Loki {
     /// Stores the lines of a request except for that of entry 7, and returns the response.
     fn answer(&mut self, request: &Request) -> Vec<u8> {
         assert!(request.head.starts_with("POST /loki/api/v1/push "), "{}", request.head);
-        let body: Value = serde_json::from_str(&body(request)).unwrap();
+        let body = Decoder::new().decompress_vec(&request.body).unwrap();
         let mut is_refused = false;
-        for stream in body["streams"].as_array().unwrap() {
-            assert_eq!(stream["stream"], json!({ "job": "journal", "unit": "ssh.service" }));
-            for value in stream["values"].as_array().unwrap() {
-                let text = |value: &Value| value.as_str().unwrap().to_owned();
-                let line = (stream["stream"].to_string(), text(&value[0]), text(&value[1]));
-                assert_eq!(value[2], json!({ "pid": "812" }));
+        for stream in fields(&body) {
+            let stream = fields(stream.bytes());
+            let labels = stream[0].text();
+            assert_eq!(labels, r#"{job="journal",unit="ssh.service"}"#);
+            for entry in &stream[1..] {
+                let [time, line, pid] = &fields(entry.bytes())[..] else { panic!("{entry:?}") };
+                let time = fields(time.bytes()).iter().map(Field::number).collect::<Vec<_>>();
+                let pid = fields(pid.bytes()).iter().map(Field::text).collect::<Vec<_>>();
+                assert_eq!(pid, ["pid", "812"]);
+                let line = (labels.clone(), time.try_into().unwrap(), line.text());
                 if line.2.contains(r#""m7""#) {
                     is_refused = true;
                 } else if !self.lines.insert(line) {
@@ -54,6 +60,56 @@ impl Loki {
             (false, false) => response("204 X", ""),
         }
     }
+}
+
+/// The contents of a field of protobuf.
+#[derive(Debug)]
+enum Field<'m> {
+    Number(u64),
+    Bytes(&'m [u8]),
+}
+
+impl<'m> Field<'m> {
+    fn number(&self) -> u64 {
+        let Self::Number(number) = self else { panic!("{self:?}") };
+        *number
+    }
+
+    fn bytes(&self) -> &'m [u8] {
+        let Self::Bytes(bytes) = self else { panic!("{self:?}") };
+        bytes
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8(self.bytes().to_vec()).unwrap()
+    }
+}
+
+/// Returns the fields of a message, which has fields of numbers and bytes only.
+fn fields(mut message: &[u8]) -> Vec<Field<'_>> {
+    let mut found = Vec::new();
+    while !message.is_empty() {
+        let tag = varint(&mut message);
+        let number = varint(&mut message);
+        found.push(match tag & 7 {
+            0 => Field::Number(number),
+            2 => {
+                let (bytes, remainder) = message.split_at(usize::try_from(number).unwrap());
+                message = remainder;
+                Field::Bytes(bytes)
+            }
+            kind => panic!("a field of the wire type {kind}"),
+        });
+    }
+    found
+}
+
+/// Removes a number from the beginning of a message.
+fn varint(message: &mut &[u8]) -> u64 {
+    let length = 1 + message.iter().position(|byte| *byte < 0x80).unwrap();
+    let (bytes, remainder) = message.split_at(length);
+    *message = remainder;
+    bytes.iter().rev().fold(0, |number, byte| number << 7 | u64::from(byte & 0x7f))
 }
 
 fn lock(loki: &Mutex<Loki>) -> MutexGuard<'_, Loki> {
@@ -101,8 +157,8 @@ fn lost_answers_and_kill_write_each_entry_once() {
 
     let loki = lock(&loki);
     assert!(loki.repeated >= ENTRIES - 1, "{}", loki.repeated);
-    let times: BTreeSet<_> = loki.lines.iter().map(|(_, time, _)| &**time).collect();
-    assert_eq!(times.first(), Some(&"1795725346000001000"));
+    let times: BTreeSet<_> = loki.lines.iter().map(|(_, time, _)| time).collect();
+    assert_eq!(times.first(), Some(&&[1_795_725_346, 1_000]));
     assert_eq!(times.len(), 2 * ENTRIES - 1);
     let dead = values(&kitchen.state("dead.json"));
     assert!(!dead.is_empty());
