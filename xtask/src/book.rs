@@ -34,7 +34,8 @@ pub(crate) fn check() -> Result<Skipped> {
     let Some(mdbook) = MDBOOK.find() else {
         return Ok(Some(
             "the book as a site (no mdBook 0.5 is installed, and cargo cannot install it; \
-             `cargo install mdbook` provides it)",
+             `cargo install mdbook` provides it)"
+                .into(),
         ));
     };
     let mut build = Command::new(mdbook);

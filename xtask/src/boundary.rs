@@ -31,7 +31,7 @@ pub(crate) fn check() -> Result<Skipped> {
     if !has_nightly() {
         return Ok(Some(
             "AddressSanitizer and randomised layouts (no nightly toolchain; `rustup toolchain install nightly` \
-             provides it)",
+             provides it)".into(),
         ));
     }
     let mut tests = cargo_test();

@@ -30,5 +30,5 @@ pub(crate) fn check() -> Result<Skipped> {
         command.current_dir(root());
         run(command)?;
     }
-    Ok(Some("advisories (no access to their database; run `cargo deny check advisories`)"))
+    Ok(Some("advisories (no access to their database; run `cargo deny check advisories`)".into()))
 }

@@ -13,11 +13,15 @@ mod ci;
 mod crash;
 mod demo;
 mod deny;
+mod disk_faults;
+mod disk_queue;
 mod dist;
 mod faults;
 mod fuzz;
 mod generate_logs;
+mod growth;
 mod inputs;
+mod lossy;
 mod many_flows;
 mod models;
 mod network;
@@ -25,13 +29,18 @@ mod new_plugin;
 mod outage;
 mod packages;
 mod perf_gate;
+mod poster;
+mod power_loss;
 mod process;
 mod project;
+mod reloads;
 mod restarts;
 mod samples;
 mod scale_out;
 mod scenario;
 mod scripts;
+mod servers;
+mod sinks;
 mod soak;
 mod tidy;
 mod tools;
@@ -91,6 +100,12 @@ enum Command {
     Outage(Harness<outage::Arguments>),
     /// Disturbs one of three sinks of a source, and fails if the others are slower or counts do not balance
     Beside(Harness<beside::Arguments>),
+    /// Kills a program that appends to a log on a file system that loses what was not synced, and fails if a record is lost
+    PowerLoss(Harness<power_loss::Arguments>),
+    /// Measures throughput, acknowledgements and starts of flows with a queue on disk, beside flows and loops without one
+    DiskQueue(Harness<disk_queue::Arguments>),
+    /// Lets the disk of a queue fail, fill up and lose what was not synced, and fails if an accepted event is lost
+    DiskFaults(Harness<disk_faults::Arguments>),
     /// Rotates and deletes files while the peer of a sink is down, and fails if lines are lost
     Vanishing(Harness<vanishing::Arguments>),
     /// Starts, stops and kills processes of examples/scale-out on a real broker, and fails if records are lost
@@ -103,8 +118,14 @@ enum Command {
     Network(Harness<network::Arguments>),
     /// Starts a real broker for developers, tests and CI, and ends it with Ctrl-C
     Broker(broker::Arguments),
+    /// Runs flows to real servers, kills both, and fails if the servers lack acknowledged events
+    Servers(Harness<servers::Arguments>),
+    /// Measures the processor time of sinks for systems, and the samples per second of remote write
+    Sinks(Harness<sinks::Arguments>),
     /// Restarts connectors under load, and fails if memory, descriptors or threads leak
     Restarts(Harness<restarts::Arguments>),
+    /// Reloads flows under load, and fails if events are lost, clients notice, or memory grows
+    Reloads(Harness<reloads::Arguments>),
 }
 
 fn main() -> ExitCode {
@@ -126,13 +147,19 @@ fn main() -> ExitCode {
         Command::Faults(harness) => harness.run(),
         Command::Outage(harness) => harness.run(),
         Command::Beside(harness) => harness.run(),
+        Command::PowerLoss(harness) => lossy::run_or_skip("power-loss", || harness.run()),
+        Command::DiskQueue(harness) => harness.run(),
+        Command::DiskFaults(harness) => harness.run(),
         Command::Vanishing(harness) => harness.run(),
         Command::ScaleOut(arguments) => scale_out::measure(&arguments),
         Command::Dist(arguments) => dist::run(&arguments),
         Command::ManyFlows(harness) => harness.run(),
         Command::Broker(arguments) => broker::run(&arguments),
         Command::Restarts(harness) => harness.run(),
+        Command::Reloads(harness) => harness.run(),
         Command::Network(harness) => harness.run(),
+        Command::Servers(harness) => harness.run(),
+        Command::Sinks(harness) => harness.run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -27,7 +27,7 @@ pub(crate) fn run() -> Result<Skipped> {
     let miri = nightly(["miri", "--version"]).output();
     if !miri.is_ok_and(|output| output.status.success()) {
         return Ok(Some(
-            "Miri (the nightly toolchain has none; `rustup component add miri --toolchain nightly` provides it)",
+            "Miri (the nightly toolchain has none; `rustup component add miri --toolchain nightly` provides it)".into(),
         ));
     }
     let miri = ["miri", "run", TARGET, MODELS];

@@ -64,7 +64,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 /// Counts instructions, and compares them with the committed counts, or replaces these if `update` is set.
 pub(crate) fn gate(update: bool) -> Result<Skipped> {
     if !is_on_path("valgrind") {
-        return Ok(Some("valgrind is not installed, so instructions cannot be counted"));
+        return Ok(Some("valgrind is not installed, so instructions cannot be counted".into()));
     }
     let compiler = format!("rustc {} {}", rustc("release")?, rustc("host")?);
     let path = root().join(FIGURES);
@@ -73,7 +73,7 @@ pub(crate) fn gate(update: bool) -> Result<Skipped> {
     if !update && expected.compiler != compiler {
         eprintln!("the figures are for {}, but the compiler is {compiler}", expected.compiler);
         return Ok(Some(
-            "the figures were counted with another compiler; update them with `--update`",
+            "the figures were counted with another compiler; update them with `--update`".into(),
         ));
     }
     let counted = Figures { compiler, instructions_per_event: count_all()? };

@@ -10,7 +10,7 @@ use std::{ffi::OsStr, fmt::Display, net::TcpStream, thread};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 pub(crate) use rustix::process::Signal;
-use rustix::process::{Pid, kill_process};
+use rustix::process::{Pid, WaitId, WaitIdOptions, kill_process, waitid};
 use serde_json::Value;
 
 use crate::built::Built;
@@ -18,6 +18,8 @@ use crate::project::is_on_path;
 
 /// Time between two checks of a condition.
 const CHECK: Duration = Duration::from_millis(2);
+/// Maximum time for which a server may send nothing of its response.
+const ANSWER: Duration = Duration::from_mins(1);
 /// Text of the log before the address of the admin API.
 const LISTENS: &str = "the admin API listens address=";
 /// Number of lines of a log that an error shows.
@@ -183,6 +185,20 @@ impl Process {
         Ok(())
     }
 
+    /// Waits for the end of the process, at most for `within`, and returns its processor time.
+    ///
+    /// # Errors
+    /// The process fails, or continues after `within`.
+    pub(crate) fn finish_and_measure(&mut self, within: Duration) -> Result<Duration> {
+        // The kernel keeps the times of a process until its parent has taken the exit status.
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let id = WaitId::Pid(Pid::from_child(&self.child));
+        wait("an end", within, || Ok(waitid(id.clone(), options)?))
+            .map_err(|error| self.explained(&error))?;
+        let time = self.processor_time()?;
+        self.finish().map(|()| time)
+    }
+
     /// Ends the process with SIGTERM and returns its log.
     ///
     /// # Errors
@@ -274,6 +290,7 @@ impl Api {
 pub(crate) fn exchange(address: &str, request: &str) -> Result<(u16, String)> {
     let connection = TcpStream::connect(address);
     let mut connection = connection.with_context(|| format!("cannot connect to {address}"))?;
+    connection.set_read_timeout(Some(ANSWER))?;
     connection.write_all(request.as_bytes())?;
     let mut answer = String::new();
     connection.read_to_string(&mut answer)?;

@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::{collections::BTreeSet, env, ffi::OsStr, fs};
+use std::{borrow::Cow, collections::BTreeSet, env, ffi::OsStr, fs};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::de::DeserializeOwned;
 
 /// The part of a check that cannot run on this machine, if any.
-pub(crate) type Skipped = Option<&'static str>;
+pub(crate) type Skipped = Option<Cow<'static, str>>;
 
 /// Returns the folder of the workspace.
 pub(crate) fn root() -> &'static Path {

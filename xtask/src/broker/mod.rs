@@ -7,7 +7,7 @@
 mod identities;
 mod kafka;
 mod nats;
-mod node;
+pub(crate) mod node;
 mod ports;
 
 use std::io::{self, BufRead, Write};
@@ -21,7 +21,6 @@ use self::node::Node;
 use self::ports::ports;
 use crate::process::{Process, Signal, need};
 use crate::project::{empty_folder, target_folder};
-use crate::tools;
 
 /// Name of the user who has all permissions.
 const USER: &str = "alice";
@@ -115,28 +114,6 @@ pub(crate) fn nats(folder: &Path) -> Result<Cluster> {
     cluster.access.insert("monitor".into(), monitor.into());
     cluster.reserved.extend(reserved);
     Ok(cluster)
-}
-
-/// Returns the folder of a tool in [`tools::folder`]. If it does not exist, `fetch` fills it.
-fn tool(name: &str, version: &str, fetch: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
-    let tools = tools::folder().join(name);
-    let folder = tools.join(version);
-    if folder.is_dir() {
-        return Ok(folder);
-    }
-    // One process fetches the tool, and the others wait for it: Maven fails if another Maven fills the same cache.
-    fs::create_dir_all(&tools)?;
-    let fetching = fs::File::create(tools.join(format!("{version}.lock")))?;
-    fetching.lock().with_context(|| format!("cannot lock the folder {}", tools.display()))?;
-    if folder.is_dir() {
-        return Ok(folder);
-    }
-    // The folder gets its name once it is complete, because a process may be killed meanwhile.
-    let part = tools.join(format!("{version}.new"));
-    empty_folder(&part)?;
-    fetch(&part)?;
-    fs::rename(&part, &folder).with_context(|| format!("cannot create {}", folder.display()))?;
-    Ok(folder)
 }
 
 /// Creates certificates, adds the client's files and the user to `access`, and returns the folder of the certificates.

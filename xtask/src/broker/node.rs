@@ -1,4 +1,4 @@
-//! A node of a broker: a process with a log that can be ended and restarted.
+//! A node of a broker, or another server: a process with a log that can be ended and restarted.
 
 use std::{fmt::Display, path::Path, time::Duration};
 
@@ -11,7 +11,7 @@ use crate::process::{Process, Program, Signal};
 const PATIENCE: Duration = Duration::from_mins(2);
 
 /// A node. Its process is killed when the node is dropped, and when this process is killed.
-pub(super) struct Node {
+pub(crate) struct Node {
     pub(super) id: u16,
     program: Program,
     /// Text that the log contains once the node is ready.
@@ -24,7 +24,7 @@ pub(super) struct Node {
 
 impl Node {
     /// Creates a node that runs a program with these arguments, with its log in `folder`.
-    pub(super) fn new<T: Display>(
+    pub(crate) fn new<T: Display>(
         id: u16,
         (program, arguments): (&Path, impl IntoIterator<Item = T>),
         folder: &Path,
@@ -47,7 +47,7 @@ impl Node {
     }
 
     /// Starts the process. [`Self::wait`] waits until it is ready.
-    pub(super) fn start(&mut self) -> Result<()> {
+    pub(crate) fn start(&mut self) -> Result<()> {
         if let Some(process) = &mut self.process {
             ensure!(process.ended()?.is_some(), "node {} is already running", self.id);
         }
@@ -56,7 +56,7 @@ impl Node {
     }
 
     /// Waits until the node is ready.
-    pub(super) fn wait(&mut self) -> Result<()> {
+    pub(crate) fn wait(&mut self) -> Result<()> {
         let ready = self.ready;
         self.running()?.until("a node that is ready", PATIENCE, |process| {
             Ok(process.log()?.contains(ready).then_some(()))
@@ -67,12 +67,12 @@ impl Node {
         self.process.as_mut().with_context(|| format!("node {} is not running", self.id))
     }
 
-    pub(super) fn signal(&mut self, signal: Signal) -> Result<()> {
+    pub(crate) fn signal(&mut self, signal: Signal) -> Result<()> {
         self.running()?.signal(signal)
     }
 
     /// Sends a signal, and waits for the end of the process.
-    pub(super) fn end(&mut self, signal: Signal) -> Result<()> {
+    pub(crate) fn end(&mut self, signal: Signal) -> Result<()> {
         let process = self.running()?;
         process.signal(signal)?;
         process.end(PATIENCE)?;

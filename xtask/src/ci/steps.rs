@@ -7,7 +7,7 @@ use crate::inputs::{Reads, Sources};
 use crate::project::{Skipped, cargo, run as run_command};
 use crate::{
     book, boundary, crash, demo, deny, faults, models, new_plugin, outage, perf_gate, restarts,
-    scripts, tidy, workspaces,
+    scripts, servers, tidy, workspaces,
 };
 
 /// A check with the name that reports use.
@@ -68,7 +68,7 @@ impl Step {
     /// the summary.
     pub(super) fn run(&self, all: bool) -> Result<String> {
         let (check, reads) = match &self.check {
-            Check::Always(check) => return Ok(check()?.unwrap_or_default().to_owned()),
+            Check::Always(check) => return Ok(check()?.unwrap_or_default().into_owned()),
             Check::Parts(check) => return check(all),
             Check::Remembered(check, reads) => (check, reads),
         };
@@ -80,8 +80,8 @@ impl Step {
             return Ok(format!("it passed with the same inputs ({before}){without}"));
         }
         let skipped = check()?.unwrap_or_default();
-        passed::keep_if_unchanged(self.name, &before, &hash()?, skipped);
-        Ok(skipped.to_owned())
+        passed::keep_if_unchanged(self.name, &before, &hash()?, &skipped);
+        Ok(skipped.into_owned())
     }
 }
 
@@ -98,7 +98,7 @@ const fn scenario(modules: &'static [&'static str]) -> Reads {
 const TOOLS: &[&str] = &["codecs-plugins/", "connectors-plugins/"];
 
 /// The steps. Those of each load run in this order, beside those of the other load.
-pub(super) const STEPS: [Step; 19] = [
+pub(super) const STEPS: [Step; 20] = [
     Step::always("fmt", || done(run_command(cargo(["fmt", "--all", "--check"])))),
     Step::always("tidy", || done(tidy::run())),
     Step::parts("clippy", packages::clippy),
@@ -223,6 +223,9 @@ pub(super) const STEPS: [Step; 19] = [
     Step::remembered("outage", || done(outage::check()), scenario(&["outage"]))
         .on_one_processor()
         .after("test"),
+    Step::remembered("servers", servers::check, scenario(&["servers"]))
+        .on_one_processor()
+        .after("test"),
 ];
 
 /// Returns the result of a check without a skipped part.
@@ -249,7 +252,7 @@ mod unit_tests {
     #[test]
     fn change_of_a_connector_runs_only_steps_that_load_it() {
         let of_http = readers("connectors-plugins/http/src/lib.rs");
-        assert_eq!(of_http, BTreeSet::from(["faults"]));
+        assert_eq!(of_http, BTreeSet::from(["faults", "servers"]));
         let of_file = readers("connectors-plugins/file/src/lib.rs");
         assert!(of_file.contains("crash") && of_file.contains("demo"), "{of_file:?}");
         for step in ["vrl", "brokers", "boundary"] {

@@ -27,6 +27,17 @@ const USER: u32 = 65532;
 /// File with CA certificates, in the image and on machines that build it.
 const CERTIFICATES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
+/// Licences of the system libraries and of the certificates, on machines with Debian. `LICENSES.txt` has the others.
+const LICENCES: [&str; 7] = [
+    "/usr/share/common-licenses/GPL-2",
+    "/usr/share/common-licenses/GPL-3",
+    "/usr/share/common-licenses/LGPL-2.1",
+    "/usr/share/common-licenses/MPL-2.0",
+    "/usr/share/doc/ca-certificates/copyright",
+    "/usr/share/doc/libc6/copyright",
+    "/usr/share/doc/libgcc-s1/copyright",
+];
+
 /// Folders of the unpacked archive that are in the image, below `/usr`.
 const FOLDERS: [&str; 4] = ["bin", "lib/tremor", "share/doc/tremor", "share/tremor"];
 
@@ -130,6 +141,16 @@ fn fill(root: &Path, folder: &Path, files: &[PathBuf], needs: &Needs) -> Result<
         )
     })?;
     write(&root.join(&CERTIFICATES[1..]), &certificates)?;
+    let (found, missing): (Vec<_>, Vec<_>) =
+        LICENCES.into_iter().partition(|path| Path::new(path).exists());
+    if !missing.is_empty() {
+        eprintln!("SKIPPED: licences in the image, because this machine has no {missing:?}");
+    }
+    if !found.is_empty() {
+        let mut command = Command::new("cp");
+        command.args(["--dereference", "--parents"]).args(found).arg(root);
+        run(command)?;
+    }
     let user = format!("{USER}:{USER}");
     let shell = "/sbin/nologin";
     for (path, text) in [
@@ -305,7 +326,7 @@ mod tests {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
     use std::{fs, slice};
 
-    use super::{FOLDERS, Needs, USER, bare, command, create, unpack};
+    use super::{FOLDERS, LICENCES, Needs, USER, bare, command, create, unpack};
 
     /// The program of the image is `cat`, so that nothing has to be built.
     #[test]
@@ -336,6 +357,10 @@ mod tests {
         let state = fs::metadata(root.join("var/lib/tremor")).unwrap();
         let is_privileged = fs::metadata(root.join("tmp")).unwrap().uid() == 0;
         assert!(!is_privileged || (state.uid(), state.gid()) == (USER, USER));
+        for licence in LICENCES.iter().filter(|path| fs::exists(path).unwrap()) {
+            let copied = fs::read(root.join(&licence[1..])).unwrap();
+            assert!(copied == fs::read(licence).unwrap(), "{licence}");
+        }
         let Some(mut command) = command(&root) else {
             eprintln!("SKIPPED: {}", bare::SKIPPED);
             return;

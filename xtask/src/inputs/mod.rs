@@ -21,6 +21,7 @@ use self::lock::Lock;
 use self::tests_folder::Tests;
 use crate::packages::{Package, Target, WORKSPACES, read_packages};
 use crate::project::{files, is_on_path, root};
+use crate::servers;
 
 /// Files that every build reads, besides those of its packages and of its workspace.
 const BUILD: [&str; 2] = [".cargo/config.toml", "clippy.toml"];
@@ -275,11 +276,12 @@ fn within(folder: &str, file: &str) -> String {
     if folder.is_empty() { file.to_owned() } else { format!("{folder}/{file}") }
 }
 
-/// Returns the versions of the compilers, the values of [`VARIABLES`], and which [`PROGRAMS`] are installed.
+/// Returns the versions of the compilers, the values of [`VARIABLES`], and which [`PROGRAMS`] and servers are installed.
 fn tools() -> Vec<Vec<u8>> {
     let mut tools: Vec<_> = COMPILERS.into_iter().map(output).collect();
     tools.extend(VARIABLES.map(|name| env::var(name).unwrap_or_default().into_bytes()));
     tools.push(PROGRAMS.map(|program| u8::from(is_on_path(program))).to_vec());
+    tools.push(servers::present().map(u8::from).to_vec());
     tools
 }
 

@@ -1,5 +1,7 @@
 //! Tests of `nats_producer`.
 
+use std::fs;
+
 use async_nats::jetstream::stream::Config;
 use broker_tests::{
     eventually,
@@ -149,4 +151,48 @@ fn subscribers_get_events_without_jetstream() {
     has(&nats, &stream, 1_000);
     lines.stop();
     assert!(written(&nats, &stream).into_iter().eq(0..1_000));
+}
+
+/// The process is killed while the queue is delivered. The stream recognizes the messages that are sent again.
+#[test]
+fn each_event_of_a_disk_queue_is_a_message_once_after_kills() {
+    const EVENTS: u32 = 5_000;
+    const KILLS: u32 = 5;
+    let Some(nats) = nats() else { return };
+    let (stream, folder) = (nats.stream("identified"), tempfile::tempdir().unwrap());
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let lines: String = (0..EVENTS).map(|it| record(it.into()) + "\n").collect();
+    fs::write(path("in"), lines).unwrap();
+    fs::write(path("nothing"), "").unwrap();
+    let run = |input: &str, address: &str| {
+        let (input, queue) = (path(input), path("queue"));
+        let text = format!(
+            "connectors:\n  \
+               input: {{ type: file, codec: json, preprocessors: [lines], \
+                 config: {{ path: '{input}', mode: read, follow: true }} }}\n  \
+               output: {{ type: nats_producer, codec: json, batch: {{ max_events: 50 }}, \
+                 queue: {{ disk: {{ path: '{queue}', max_bytes: 16MiB, identify: true }} }}, \
+                 config: {{ servers: ['{address}'], subject: {stream}.a, message_id: '%queue.id' }} }}\n\
+             links: [input -> output]\n"
+        );
+        Flow::run_in(tempfile::tempdir().unwrap(), &text, &["--api", "127.0.0.1:0"])
+    };
+    let filled = run("in", "127.0.0.1:1");
+    eventually(format_args!("all events on disk\n{filled}"), || {
+        let stored = filled.metric("tremor_stored_events");
+        (stored == Some(f64::from(EVENTS))).then_some(())
+    });
+    filled.kill();
+    for kill in 1..=KILLS {
+        let killed = run("nothing", &nats.address());
+        has(&nats, &stream, u64::from(kill * EVENTS / (KILLS + 1)));
+        killed.kill();
+    }
+    let last = run("nothing", &nats.address());
+    eventually(format_args!("an empty queue\n{last}"), || {
+        (last.metric("tremor_stored_events") == Some(0.0)).then_some(())
+    });
+    let (status, log) = last.stop();
+    assert!(status.success(), "{log}");
+    assert!(written(&nats, &stream).into_iter().eq(0..u64::from(EVENTS)));
 }

@@ -8,9 +8,10 @@ use serde_json::{Map, Value};
 
 use super::node::Node;
 use super::ports::ports;
-use super::{Cluster, Common, PASSWORD, USER, shown, tool};
+use super::{Cluster, Common, PASSWORD, USER, shown};
 use crate::process::{Process, Program, need};
 use crate::project::{root, run, write};
+use crate::tools::fetched;
 
 /// Version of Kafka, the same as in `pom.xml`.
 const VERSION: &str = "4.3.1";
@@ -134,7 +135,7 @@ fn java(jars: &Path, heap: &str, words: &[String]) -> Vec<String> {
 
 /// Returns the folder with Kafka's jars, which Maven downloads once.
 fn jars() -> Result<PathBuf> {
-    tool("kafka", VERSION, |folder| {
+    fetched("kafka", VERSION, |folder| {
         need("mvn", "`apt-get install maven`")?;
         eprintln!("downloading Kafka {VERSION} with Maven");
         let mut maven = Command::new("mvn");

@@ -1,19 +1,21 @@
 //! NATS: servers with JetStream.
 
-use std::{path::Path, process::Command};
+use std::path::Path;
 
 use anyhow::Result;
 use serde_json::{Map, Value};
 
 use super::node::Node;
 use super::ports::ports;
-use super::{Cluster, Common, PASSWORD, USER, shown, tool};
-use crate::process::need;
-use crate::project::{run, write};
+use super::{Cluster, Common, PASSWORD, USER, shown};
+use crate::project::write;
+use crate::tools::GoProgram;
 
-/// Package and version of the server.
-const SERVER: &str = "github.com/nats-io/nats-server/v2";
-const VERSION: &str = "2.15.2";
+const SERVER: GoProgram = GoProgram {
+    name: "nats-server",
+    package: "github.com/nats-io/nats-server/v2",
+    version: "2.15.2",
+};
 /// Name of the user who may not publish to `forbidden`.
 const LIMITED: &str = "bob";
 const LIMITED_PASSWORD: &str = "bob-secret";
@@ -37,16 +39,7 @@ pub(crate) struct Arguments {
 /// Starts the nodes.
 pub(super) fn cluster(arguments: &Arguments) -> Result<Cluster> {
     arguments.common.check()?;
-    let program = tool("nats-server", VERSION, |folder| {
-        need("go", "`apt-get install golang`")?;
-        eprintln!("building the NATS server; this is done once");
-        let mut command = Command::new("go");
-        command.args(["install", &format!("{SERVER}@v{VERSION}")]).env("GOBIN", folder);
-        // Standard output is reserved for the description of the broker.
-        command.stdout(std::io::stderr());
-        run(command)
-    })?;
-    let program = program.join("nats-server");
+    let program = SERVER.build()?;
     let count = usize::from(arguments.common.nodes);
     // Each node has a port for clients, and one for the routes to other nodes.
     let folder = arguments.common.folder("nats")?;
