@@ -39,6 +39,23 @@ pub(super) fn fitted(text: &str, columns: usize) -> String {
     text.chars().take(columns.saturating_sub(1)).map(shown).chain(['…']).collect()
 }
 
+/// Returns a text on at most `most` lines of this number of columns. All but the first are indented, and the last one is
+/// truncated if the text is longer.
+pub(super) fn wrapped(text: &str, columns: usize, most: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut left = text;
+    while !left.is_empty() {
+        let indent = if lines.is_empty() { "" } else { "  " };
+        let width = columns.saturating_sub(indent.len()).max(1);
+        let (end, _) = left.char_indices().nth(width).unwrap_or((left.len(), ' '));
+        let is_last = lines.len() + 1 >= most;
+        let end = if is_last { left.len() } else { end };
+        lines.push(format!("{indent}{}", fitted(&left[..end], width)));
+        left = &left[end..];
+    }
+    lines
+}
+
 /// Returns a text on one line, shortened in its middle if it has more than `columns` characters.
 pub(super) fn shortened(text: &str, columns: usize) -> String {
     let count = text.chars().count();
@@ -143,7 +160,7 @@ impl Style {
 
 #[cfg(test)]
 mod tests {
-    use super::{fitted, shortened};
+    use super::{fitted, shortened, wrapped};
 
     #[test]
     fn wide_text_is_shortened_in_its_middle() {
@@ -151,6 +168,14 @@ mod tests {
         assert_eq!(shortened("abcdefg", 5), "ab…fg");
         assert_eq!(shortened("abcdefg", 4), "ab…g");
         assert_eq!(shortened("a\nbcdefg", 5), "a …fg");
+    }
+
+    #[test]
+    fn wrapped_text_is_indented_and_truncated_at_its_end() {
+        assert_eq!(wrapped("äöü", 3, 2), ["äöü"]);
+        assert_eq!(wrapped("äöüabcd", 4, 3), ["äöüa", "  bc", "  d"]);
+        assert_eq!(wrapped("abcdefghij", 4, 2), ["abcd", "  e…"]);
+        assert!(wrapped("", 4, 2).is_empty());
     }
 
     #[test]

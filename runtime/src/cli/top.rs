@@ -30,6 +30,9 @@ use super::{
 /// Interval at which the API is queried.
 const INTERVAL: Duration = Duration::from_secs(1);
 
+/// Maximum number of lines of one problem on the screen.
+const MOST_LINES: usize = 4;
+
 #[derive(Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
@@ -168,7 +171,7 @@ pub(super) fn execute(arguments: &Arguments) -> Result<(), Failure> {
                 screen.show(&lines(client.host(), &rows, &flows, None, screen.columns()));
             }
             // The reader of the output has exited.
-            None if print(&rows, flows.reload.as_ref()).is_err() => return Ok(()),
+            None if print(&rows, &flows).is_err() => return Ok(()),
             None => {}
         }
         loop {
@@ -303,8 +306,8 @@ impl Rates {
     }
 }
 
-/// Prints a line for each component, and one about reloads if there were any.
-fn print(rows: &[Row], reload: Option<&Reload>) -> io::Result<()> {
+/// Prints a line for each component and for each problem, and one about reloads if there were any.
+fn print(rows: &[Row], flows: &Flows) -> io::Result<()> {
     let mut out = io::stdout().lock();
     for row in rows {
         let Row { name, role, state, rates, events, queue, stored, .. } = row;
@@ -325,7 +328,10 @@ fn print(rows: &[Row], reload: Option<&Reload>) -> io::Result<()> {
              dropped={dropped}"
         )?;
     }
-    if let Some(text) = reload.and_then(Reload::plain) {
+    for Line { text, .. } in problems(flows) {
+        writeln!(out, "{}", terminal::fitted(&text, usize::MAX))?;
+    }
+    if let Some(text) = flows.reload.as_ref().and_then(Reload::plain) {
         writeln!(out, "{text}")?;
     }
     out.flush()
@@ -387,6 +393,19 @@ fn lines(
         lines.extend(
             flow.memory.as_ref().map(|memory| line(memory.style(), memory.text(&flow.name))),
         );
+    }
+    for Line { style, text } in problems(flows) {
+        let texts = terminal::wrapped(&text, columns, MOST_LINES).into_iter();
+        lines.extend(texts.map(|text| line(style, text)));
+    }
+    lines
+}
+
+/// Returns a line for each failure, error and wait of the flows.
+fn problems(flows: &Flows) -> Vec<Line> {
+    let line = |style, text| Line { style, text };
+    let mut lines = Vec::new();
+    for flow in &flows.flows {
         if let Some(Failed { component, error }) = &flow.failure {
             lines.push(line(Style::Failed, format!("{}/{component} failed: {error}", flow.name)));
         }

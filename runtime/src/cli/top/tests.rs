@@ -125,6 +125,18 @@ fn retrying_source_shows_its_state_duration_and_error() {
 }
 
 #[test]
+fn error_behind_a_long_name_is_shown_on_several_lines() {
+    let mut flows = waiting("in", "out");
+    let error = format!("`POST http://collector/{}`: status 503", "x".repeat(60));
+    let connector = json!({ "name": "out", "state": "running", "restarts": 0, "error": error });
+    flows.flows[0].connectors[1] = serde_json::from_value(connector).unwrap();
+    let shown = screen(&flows, 80);
+    let [.., first, second] = &*shown else { panic!("{shown:?}") };
+    assert!(first.starts_with("orders/out: last error: `POST ") && first.chars().count() == 80);
+    assert!(second.starts_with("  xxx") && second.ends_with("status 503"), "{shown:?}");
+}
+
+#[test]
 fn wide_screen_shows_whole_names_and_states() {
     let shown = screen(&waiting("from_customers", "archive_of_orders"), 120);
     let row = "orders/from_customers    source   waits for archive_of_orders      0      0";
