@@ -125,6 +125,14 @@ impl StateFile {
     }
 }
 
+impl Drop for StateFile {
+    /// Releases the lock. Closing the file is not enough: see [`RETRIED`].
+    fn drop(&mut self) {
+        // If this fails, the lock is released when the last copy of the descriptor is closed.
+        _ = lock(&self.locked).unlock();
+    }
+}
+
 /// The path of a state file, and its names in errors.
 #[derive(Clone, Copy)]
 struct At<'a> {
@@ -338,6 +346,16 @@ mod tests {
         let threads: Vec<_> = (0..4).map(writes).collect();
         threads.into_iter().for_each(|it| it.join().unwrap());
         assert_eq!(fs::read(&path).unwrap(), b"80");
+    }
+
+    #[test]
+    fn lock_is_released_although_a_copy_of_the_file_is_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("at");
+        let (file, _) = open(&path).unwrap();
+        let _copy = crate::lock(&file.locked).try_clone().unwrap();
+        drop(file);
+        open(&path).unwrap();
     }
 
     #[test]

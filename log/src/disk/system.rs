@@ -20,6 +20,15 @@ pub struct SystemDisk;
 
 struct SystemFile(File);
 
+impl Drop for SystemFile {
+    /// Releases the lock if the file is locked. Closing the file is not enough: a child process that another thread is
+    /// starting has a copy of the descriptor until it executes its program.
+    fn drop(&mut self) {
+        // If this fails, the lock is released when the last copy is closed.
+        _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
 fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(0o600);
@@ -37,6 +46,16 @@ fn holder(locks: &str, device: u64, inode: u64) -> Option<u32> {
         let process = words.next()?;
         (is_lock && words.next()? == file).then(|| process.parse().ok()).flatten()
     })
+}
+
+/// Creates and locks a file. Returns `None` if it is locked already.
+fn locked(path: &Path) -> io::Result<Option<SystemFile>> {
+    let file = options().create(true).truncate(false).open(path)?;
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(SystemFile(file))),
+        Err(Errno::WOULDBLOCK) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 impl Disk for SystemDisk {
@@ -80,12 +99,7 @@ impl Disk for SystemDisk {
     }
 
     fn lock(&self, path: &Path) -> io::Result<Option<Arc<dyn DiskFile>>> {
-        let file = options().create(true).truncate(false).open(path)?;
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(Arc::new(SystemFile(file)))),
-            Err(Errno::WOULDBLOCK) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+        Ok(locked(path)?.map(|file| Arc::new(file) as _))
     }
 
     fn holder(&self, path: &Path) -> io::Result<Option<u32>> {
@@ -150,7 +164,19 @@ impl DiskFile for SystemFile {
 
 #[cfg(test)]
 mod tests {
-    use super::holder;
+    use super::{holder, locked};
+
+    /// A child process has such a copy until it executes its program.
+    #[test]
+    fn lock_is_released_although_a_copy_of_its_file_is_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        let lock = locked(&path).unwrap().unwrap();
+        let _copy = lock.0.try_clone().unwrap();
+        assert!(locked(&path).unwrap().is_none());
+        drop(lock);
+        assert!(locked(&path).unwrap().is_some());
+    }
 
     #[test]
     fn holder_of_a_lock_is_found_by_device_and_inode() {

@@ -107,7 +107,16 @@ impl Drop for Socket {
 
 /// Exclusive lock for creating and removing sockets in a folder. The folder itself is locked, so
 /// that no lock file remains. The lock is released when this value is dropped or the process ends.
-struct Starting(#[expect(dead_code, reason = "the open file holds the lock")] fs::File);
+struct Starting(fs::File);
+
+impl Drop for Starting {
+    /// Closing the file is not enough: a child process that another thread is starting has a copy of the descriptor until
+    /// it executes its program.
+    fn drop(&mut self) {
+        // If this fails, the lock is released when the last copy is closed.
+        _ = flock(&self.0, FlockOperation::Unlock);
+    }
+}
 
 impl Starting {
     fn at(path: &Path) -> Result<Self> {
