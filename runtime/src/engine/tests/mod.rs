@@ -22,6 +22,7 @@ mod pausing;
 mod peer;
 mod processing;
 mod random_disks;
+mod random_links;
 mod reconnecting;
 mod relieving;
 mod relinking;

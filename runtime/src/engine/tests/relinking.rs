@@ -87,11 +87,16 @@ fn plan(handle: &FlowHandle, before: &Flow, next: Setup) -> Relinking {
 
 /// Completes a change of a flow. Returns what the removed sinks have left.
 async fn complete(handle: &FlowHandle, mut relinking: Relinking) -> Vec<Remainder> {
-    let clock = handle.control.clock();
     relinking.start();
     until(&handle.control, || relinking.are_tried()).await;
     assert!(relinking.failures().is_empty());
     exchange(relinking.take_exchanges()).await;
+    remove(handle, relinking).await
+}
+
+/// Removes the connectors that leave, after the links were exchanged. Returns what they have left.
+pub(super) async fn remove(handle: &FlowHandle, relinking: Relinking) -> Vec<Remainder> {
+    let clock = handle.control.clock();
     let (mut removal, begun) = (relinking.complete(), clock.now());
     while !removal.advance(clock.elapsed(begun), DEADLINE) {
         clock.sleep(Duration::from_millis(10)).await;
