@@ -41,7 +41,7 @@ const CHANGES: usize = 12;
 /// The sinks that join and leave. The source always feeds `sink` too.
 const SINKS: [&str; 2] = ["peer", "letters"];
 
-/// A source that reads numbers, with random rests, until it is told to end.
+/// A source that reads numbers, with random rests, until it has to end.
 #[derive(Clone)]
 struct Drip {
     random: Rng,
