@@ -57,21 +57,37 @@ pub(crate) struct Members {
     members: Vec<(String, Text)>,
     /// Number of the cache for the first template.
     first: usize,
+    is_by_metadata: bool,
 }
 
 impl Members {
     /// Creates the members of an object for the templates of the key `key`. Their caches have the numbers from `first`
     /// on.
     pub(crate) fn new(key: &str, templates: &BTreeMap<String, Template>, first: usize) -> Self {
-        let texts = texts(key, templates).map(|(name, text)| (member_start(name), text));
-        Self { members: texts.collect(), first }
+        Self::with_starts(key, templates, first, member_start)
     }
 
     /// Creates labels for templates, as [`Members::new`] does: `{NAME="TEXT",…}`. The escapes of JSON in the texts are
     /// also those of Go, in which servers read labels.
     pub(crate) fn labels(key: &str, templates: &BTreeMap<String, Template>, first: usize) -> Self {
-        let texts = texts(key, templates).map(|(name, text)| (format!("{name}=\""), text));
-        Self { members: texts.collect(), first }
+        Self::with_starts(key, templates, first, |name| format!("{name}=\""))
+    }
+
+    fn with_starts(
+        key: &str,
+        templates: &BTreeMap<String, Template>,
+        first: usize,
+        start: fn(&str) -> String,
+    ) -> Self {
+        // An event with a message has all fields in its metadata, but not the time when it was read.
+        let is_by_metadata = !templates.values().any(|it| it.to_string().contains(":+"));
+        let members = texts(key, templates).map(|(name, text)| (start(name), text)).collect();
+        Self { members, first, is_by_metadata }
+    }
+
+    /// Returns whether all messages with the same metadata have the same texts.
+    pub(crate) const fn is_by_metadata(&self) -> bool {
+        self.is_by_metadata
     }
 
     /// Appends the object or the labels for an event, without the members whose text is empty or needs a field that the

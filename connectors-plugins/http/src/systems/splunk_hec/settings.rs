@@ -200,7 +200,8 @@ impl Protocol for Settings {
         let before = start..texts.len();
         let length = before.len() + length + "}\n".len();
         check_length(length, self.common.max_body_bytes)?;
-        Ok(Item { event, after: before.end..before.end, before, length })
+        let after = before.end..before.end;
+        Ok(Item::new(event, before, after, length))
     }
 
     fn body(&self, _: &Target, items: &Items<'_>, part: &[Item<'_>]) -> Vec<u8> {
