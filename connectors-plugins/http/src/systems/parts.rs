@@ -54,7 +54,7 @@ pub(crate) fn time(key: Option<&Template>, format: &str) -> Result<Text> {
 /// Templates that become an object of JSON with texts, or labels in the notation of Prometheus.
 pub(crate) struct Members {
     /// The beginnings of the members, up to the texts of their values, and these texts.
-    members: Vec<(String, Text)>,
+    list: Vec<(String, Text)>,
     /// Number of the cache for the first template.
     first: usize,
     is_by_metadata: bool,
@@ -81,8 +81,8 @@ impl Members {
     ) -> Self {
         // An event with a message has all fields in its metadata, but not the time when it was read.
         let is_by_metadata = !templates.values().any(|it| it.to_string().contains(":+"));
-        let members = texts(key, templates).map(|(name, text)| (start(name), text)).collect();
-        Self { members, first, is_by_metadata }
+        let list = texts(key, templates).map(|(name, text)| (start(name), text)).collect();
+        Self { list, first, is_by_metadata }
     }
 
     /// Returns whether all messages with the same metadata have the same texts.
@@ -102,7 +102,7 @@ impl Members {
         out: &mut String,
     ) -> Result<bool> {
         let start = out.len();
-        for ((member, text), number) in self.members.iter().zip(self.first..) {
+        for ((member, text), number) in self.list.iter().zip(self.first..) {
             let before = out.len();
             out.push_str(if before == start { "{" } else { "," });
             if !append_member(member, text, event, (caches, number), out)? {

@@ -3,7 +3,7 @@ use std::collections::HashSet;
 use super::{CarriedFields, LARGE};
 use crate::{
     ByteBuffer,
-    batch::{Batch, Payload, Pool},
+    batch::{Batch, EventRef, Payload, Pool},
     error::PluginError,
     literal,
     value::Value,
@@ -151,7 +151,7 @@ fn events_with_same_values_share_metadata() {
     batch.set_metadata(7, literal!({ "other": true }));
     let (mut encoded, _) = batch.encode_with(&Pool::new(1), encode);
     encoded.carry(&batch, &Pool::new(1), &fields(&["host"]));
-    let ids: Vec<_> = encoded.iter().map(|event| event.metadata_id()).collect();
+    let ids: Vec<_> = encoded.iter().map(EventRef::metadata_id).collect();
     assert!(ids[0] == ids[2] && ids[1] == ids[6] && ids[4] == ids[5], "{ids:?}");
     let distinct: HashSet<_> = ids.iter().collect();
     assert_eq!(distinct.len(), 5, "{ids:?}");
