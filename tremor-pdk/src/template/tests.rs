@@ -10,6 +10,7 @@ fn rendered(template: &str) -> Result<String, String> {
         "host": "h", "n": -3, "big": u64::MAX, "f": 1.5, "yes": true, "none": null,
         "list": ["first"], "odd}:- key": "odd", "object": {},
         "ts": 1_700_000_000_000_000_000_i64, "at": "2026-03-29T01:30:00+01:00", "far": u64::MAX,
+        "old": -1_500_000_000,
     });
     batch.push(&event).unwrap();
     batch.last_mut().unwrap().set_metadata(literal!({ "file": { "name": "x.log" } }));
@@ -126,6 +127,7 @@ fn times_are_formatted_in_their_zones() {
         ("{at:+%H:%M:%S}", "00:30:00"),
         ("{:+%F %H}{{", "2026-11-29 00{"),
         ("{:+%s.%N}", "1795912200.123456789"),
+        ("{old:+%s %9f %T %F}", "-2 500000000 23:59:58 1969-12-31"),
         ("{x:+%F|UTC:-never}", "never"),
         ("{host:+%F:-no time}", "no time"),
         ("{far:+%Y}", "2554"),
@@ -152,7 +154,7 @@ fn value_that_is_not_a_time_is_an_error() {
 fn cached_times_are_those_of_each_event() {
     // Around the beginning and the end of daylight saving time in Berlin, and around midnight in UTC and in Berlin.
     for template in
-        ["{t:+%F|Europe/Berlin}", "{t:+%F %H}", "{t:+%T.%N}", "{t:+%c %z|Europe/Berlin}"]
+        ["{t:+%F|Europe/Berlin}", "{t:+%F %H}", "{t:+%T.%N}", "{t:+%c %z|Europe/Berlin}", "{t:+%s}"]
     {
         let template: Template = template.parse().unwrap();
         let mut cache = TimeCache::default();

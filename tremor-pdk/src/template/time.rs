@@ -78,7 +78,12 @@ impl TimeFormat {
 
     fn write(&self, time: Timestamp, out: &mut String) -> Result<(), jiff::Error> {
         let zoned = time.to_zoned_datetime(self.zone.clone());
-        BrokenDownTime::from(&zoned).format(&*self.format, out)
+        let mut parts = BrokenDownTime::from(&zoned);
+        if time.subsec_nanosecond() < 0 {
+            // `%s` would be rounded up, although the other directives are rounded down, as the fraction requires.
+            parts.set_timestamp(Timestamp::from_second(time.as_second() - 1).ok());
+        }
+        parts.format(&*self.format, out)
     }
 
     /// Appends a time in ns since the Unix epoch. Returns `false` if the time is out of range; `out` may then contain a

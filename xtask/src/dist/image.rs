@@ -11,8 +11,8 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
-use super::bare;
 use super::elf::Needs;
+use super::{bare, layer};
 use crate::project::{empty_folder, run, text, write};
 
 /// Path of the program in the image.
@@ -273,8 +273,22 @@ pub(super) fn unpack(archive: &Path, to: &Path) -> Result<PathBuf> {
     let mut command = Command::new("gzip");
     command.args(["--decompress", "--force"]).arg(&compressed);
     run(command)?;
-    let expected = json!({ "type": "layers", "diff_ids": [digest(&to.join("layer.tar"))?] });
+    let contents = to.join("layer.tar");
+    let expected = json!({ "type": "layers", "diff_ids": [digest(&contents)?] });
     ensure!(config["rootfs"] == expected, "expected {expected}: {config}");
+    let history = descriptors(&config["history"]).iter();
+    let layers = history.filter(|step| step["empty_layer"] != true).count();
+    ensure!(layers == 1, "the history has {layers} layers: {config}");
+    let entries = layer::checked(&contents)?;
+    for entry in entries.values() {
+        let is_known = [0, USER.into()].map(|user| (user, user)).contains(&entry.owner);
+        ensure!(is_known, "an entry belongs to an unknown user: {entry:?}");
+    }
+    let program = entries.get(&PROGRAM[1..]).context("the layer has no program")?;
+    ensure!(program.mode & 0o111 == 0o111, "the program cannot be executed: {program:?}");
+    let state = config["config"]["WorkingDir"].as_str().and_then(|path| entries.get(&path[1..]));
+    let is_own = state.is_some_and(|state| state.owner == (USER.into(), USER.into()));
+    ensure!(is_own, "the user of the image does not own its folder: {state:?}");
     Ok(root)
 }
 

@@ -5,6 +5,7 @@
 mod bare;
 mod elf;
 mod image;
+mod layer;
 mod licences;
 mod packages;
 mod sbom;

@@ -98,7 +98,7 @@ impl Bodies {
         let (before, after) = (render(0, &self.before)?, render(1, &self.after)?);
         // A line feed or a comma belongs to each event.
         let length = after.end - start + event.raw().len() + self.separator.len().max(1);
-        Ok(Item { event, before, after, length })
+        Ok(Item::new(event, before, after, length))
     }
 
     /// Returns one body with some of the items.

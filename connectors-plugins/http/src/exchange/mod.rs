@@ -26,7 +26,9 @@ pub(crate) use self::{
     connection::Answer,
     endpoint::{Endpoint, Keys, header_value},
     pool::Pool,
-    protocol::{Caches, Common, Item, Items, Part, Protocol, Response, Verdict, is_by_content},
+    protocol::{
+        Caches, Common, Item, Items, Line, Part, Protocol, Response, Verdict, is_by_content,
+    },
     question::{Channel, Channels, Question},
     secrets::Secrets,
     sink::JsonPosts,

@@ -1,6 +1,6 @@
 //! Differences between the systems that receive events over HTTP.
 
-use std::{borrow::Cow, ops::Range, sync::Arc};
+use std::{borrow::Cow, collections::HashMap, ops::Range, sync::Arc};
 
 use hyper::{Method, StatusCode, header::HeaderValue};
 use tremor_pdk::{Error, Exceptions, Host, RawEvent, Result, template::TimeCache, units::Size};
@@ -266,6 +266,32 @@ pub(crate) struct Item<'b> {
     pub(crate) after: Range<usize>,
     /// Maximum length of the item in a body, with its texts and what separates it from the next item, in bytes.
     pub(crate) length: usize,
+    /// Line that the item is, if bodies consist of streams of lines.
+    pub(crate) line: Line,
+}
+
+impl<'b> Item<'b> {
+    pub(crate) fn new(
+        event: RawEvent<'b>,
+        before: Range<usize>,
+        after: Range<usize>,
+        length: usize,
+    ) -> Self {
+        Self { event, before, after, length, line: Line::default() }
+    }
+}
+
+/// A line of a stream.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Line {
+    /// Number of the labels: see [`Shared::number`].
+    pub(crate) labels: usize,
+    /// Seconds since 1970.
+    pub(crate) seconds: i64,
+    /// Nanoseconds since the second.
+    pub(crate) nanoseconds: u32,
+    /// Length in bytes of the text that replaces a message that is not UTF-8. 0 if the message is the line.
+    pub(crate) replaced: usize,
 }
 
 /// State of the items of a delivery that go to one target.
@@ -275,6 +301,29 @@ pub(crate) struct Caches {
     times: Vec<TimeCache>,
     /// The last argument of [`Caches::distinct_ns`], and the number of equal ones before it.
     last_ns: (u64, u64),
+    /// Texts that several items of a body share.
+    shared: HashMap<Box<str>, Shared>,
+    /// Some of them by the metadata of their events: its identifier plus 1, or 0 in an empty slot.
+    by_metadata: [(u64, Shared); BY_METADATA],
+}
+
+/// A text that several items of a body share.
+#[derive(Clone, Default)]
+pub(crate) struct Shared {
+    /// Number of other texts that were shared before.
+    pub(crate) number: usize,
+    /// Offsets in [`Items::texts`].
+    pub(crate) text: Range<usize>,
+}
+
+/// Number of remembered identifiers of metadata. A power of 2.
+const BY_METADATA: usize = 16;
+
+/// Returns the slot of an identifier of metadata.
+#[inline]
+fn slot(id: u32) -> usize {
+    // The highest bits of the product depend on all bits of the identifier.
+    (id.wrapping_mul(0x9e37_79b9) >> (u32::BITS - BY_METADATA.ilog2())) as usize
 }
 
 impl Caches {
@@ -284,6 +333,45 @@ impl Caches {
             self.times.resize_with(number + 1, TimeCache::default);
         }
         &mut self.times[number]
+    }
+
+    /// Shares the text at the end of `texts`, from the offset `start`. Removes it if an item of the same body has it
+    /// already. If the text depends only on the metadata of the event, `metadata_id` identifies that.
+    pub(crate) fn share(
+        &mut self,
+        texts: &mut String,
+        start: usize,
+        metadata_id: Option<u32>,
+    ) -> Shared {
+        let text = &texts[start..];
+        let shared = match self.shared.get(text) {
+            Some(shared) => shared.clone(),
+            None => {
+                let shared = Shared { number: self.shared.len(), text: start..texts.len() };
+                self.shared.insert(text.into(), shared.clone());
+                shared
+            }
+        };
+        if shared.text.start < start {
+            texts.truncate(start);
+        }
+        if let Some(id) = metadata_id {
+            self.by_metadata[slot(id)] = (u64::from(id) + 1, shared.clone());
+        }
+        shared
+    }
+
+    /// Returns the text of events with this metadata, if it was shared recently.
+    #[inline]
+    pub(crate) fn shared_of(&self, metadata_id: u32) -> Option<Shared> {
+        let (known, shared) = &self.by_metadata[slot(metadata_id)];
+        (*known == u64::from(metadata_id) + 1).then(|| shared.clone())
+    }
+
+    /// Forgets the shared texts. Call this before the first item of a body.
+    pub(crate) fn forget_shared(&mut self) {
+        self.shared.clear();
+        self.by_metadata = Default::default();
     }
 
     /// Returns a time in ns for an event that was read at `ns`: one more for each event before it that was read at the

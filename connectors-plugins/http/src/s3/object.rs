@@ -115,6 +115,17 @@ impl Object {
         waker.into_iter().for_each(Waker::wake);
     }
 
+    /// Returns the answer to the deliveries, or `None` if they are answered already.
+    pub(super) fn wait(&self) -> Option<oneshot::Receiver<Stored>> {
+        let mut gathered = lock(&self.gathered);
+        if gathered.phase == Phase::Done {
+            return None;
+        }
+        let (sender, receiver) = oneshot::channel();
+        gathered.answers.push(sender);
+        Some(receiver)
+    }
+
     /// Returns whether the deliveries are answered.
     pub(super) fn is_done(&self) -> bool {
         lock(&self.gathered).phase == Phase::Done

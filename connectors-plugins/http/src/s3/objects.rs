@@ -201,9 +201,15 @@ impl Objects {
         self.complete(|entry| u128::from(now_ns.saturating_sub(entry.began_ns)) >= most_ns);
     }
 
-    /// Completes all objects.
-    pub(super) fn complete_all(&self) {
+    /// Completes all objects, and waits until each of them is stored or has failed: all deliveries are answered.
+    pub(super) async fn store_all(&self) {
         self.complete(|_| true);
+        let waits: Vec<_> =
+            lock(&self.open).tasks.iter().filter_map(|(object, _)| object.wait()).collect();
+        for stored in waits {
+            // The deliveries report the failure.
+            _ = stored.await;
+        }
     }
 
     fn complete(&self, is_complete: impl Fn(&Entry) -> bool) {

@@ -63,7 +63,7 @@ impl ParallelSink for Archive {
     }
 
     async fn flush(&self) -> Result<()> {
-        self.objects.complete_all();
+        self.objects.store_all().await;
         Ok(())
     }
 

@@ -54,24 +54,40 @@ pub(crate) fn time(key: Option<&Template>, format: &str) -> Result<Text> {
 /// Templates that become an object of JSON with texts, or labels in the notation of Prometheus.
 pub(crate) struct Members {
     /// The beginnings of the members, up to the texts of their values, and these texts.
-    members: Vec<(String, Text)>,
+    list: Vec<(String, Text)>,
     /// Number of the cache for the first template.
     first: usize,
+    is_by_metadata: bool,
 }
 
 impl Members {
     /// Creates the members of an object for the templates of the key `key`. Their caches have the numbers from `first`
     /// on.
     pub(crate) fn new(key: &str, templates: &BTreeMap<String, Template>, first: usize) -> Self {
-        let texts = texts(key, templates).map(|(name, text)| (member_start(name), text));
-        Self { members: texts.collect(), first }
+        Self::with_starts(key, templates, first, member_start)
     }
 
     /// Creates labels for templates, as [`Members::new`] does: `{NAME="TEXT",…}`. The escapes of JSON in the texts are
     /// also those of Go, in which servers read labels.
     pub(crate) fn labels(key: &str, templates: &BTreeMap<String, Template>, first: usize) -> Self {
-        let texts = texts(key, templates).map(|(name, text)| (format!("{name}=\""), text));
-        Self { members: texts.collect(), first }
+        Self::with_starts(key, templates, first, |name| format!("{name}=\""))
+    }
+
+    fn with_starts(
+        key: &str,
+        templates: &BTreeMap<String, Template>,
+        first: usize,
+        start: fn(&str) -> String,
+    ) -> Self {
+        // An event with a message has all fields in its metadata, but not the time when it was read.
+        let is_by_metadata = !templates.values().any(|it| it.to_string().contains(":+"));
+        let list = texts(key, templates).map(|(name, text)| (start(name), text)).collect();
+        Self { list, first, is_by_metadata }
+    }
+
+    /// Returns whether all messages with the same metadata have the same texts.
+    pub(crate) const fn is_by_metadata(&self) -> bool {
+        self.is_by_metadata
     }
 
     /// Appends the object or the labels for an event, without the members whose text is empty or needs a field that the
@@ -86,7 +102,7 @@ impl Members {
         out: &mut String,
     ) -> Result<bool> {
         let start = out.len();
-        for ((member, text), number) in self.members.iter().zip(self.first..) {
+        for ((member, text), number) in self.list.iter().zip(self.first..) {
             let before = out.len();
             out.push_str(if before == start { "{" } else { "," });
             if !append_member(member, text, event, (caches, number), out)? {

@@ -54,16 +54,22 @@ impl Timestamp {
         let trimmed = text.trim_ascii();
         let start = text.len() - text.trim_ascii_start().len();
         let time = self.time(trimmed, now).map_err(|stop| stop.moved_by(start))?;
-        let outside = || Stop::new(start, "a time from 1677-09-21 to 2262-04-11");
-        match self.output {
-            TimeOutput::Rfc3339 => out.str(&time.to_string()),
-            TimeOutput::Unix => out.i64(time.as_second()),
-            TimeOutput::UnixMs => out.i64(time.as_millisecond()),
-            TimeOutput::UnixUs => out.i64(time.as_microsecond()),
-            TimeOutput::UnixNs => {
-                out.i64(i64::try_from(time.as_nanosecond()).map_err(|_| outside())?);
+        let unit = match self.output {
+            TimeOutput::Rfc3339 => {
+                out.str(&time.to_string());
+                return Ok(());
             }
-        }
+            TimeOutput::Unix => 1_000_000_000,
+            TimeOutput::UnixMs => 1_000_000,
+            TimeOutput::UnixUs => 1_000,
+            TimeOutput::UnixNs => 1,
+        };
+        let ns = time.as_nanosecond();
+        let units = match i64::try_from(ns) {
+            Ok(ns) => Ok(ns.div_euclid(unit)),
+            Err(_) => i64::try_from(ns.div_euclid(unit.into())),
+        };
+        out.i64(units.map_err(|_| Stop::new(start, "a time from 1677-09-21 to 2262-04-11"))?);
         Ok(())
     }
 
@@ -262,6 +268,19 @@ mod tests {
         ] {
             assert_eq!(time(json!({ "output": output }), text).as_deref(), Ok(expected));
         }
+        for (output, expected) in [
+            ("unix", "-2"),
+            ("unix_ms", "-1001"),
+            ("unix_us", "-1000001"),
+            ("unix_ns", "-1000000001"),
+        ] {
+            let found = time(json!({ "output": output }), "1969-12-31T23:59:58.999999999Z");
+            assert_eq!(found.as_deref(), Ok(expected));
+        }
+        assert_eq!(
+            time(json!({ "output": "unix_us" }), "2500-01-01T00:00:00Z").as_deref(),
+            Ok("16725225600000000")
+        );
         let stop = time(json!({ "output": "unix_ns" }), "2500-01-01T00:00:00Z").unwrap_err();
         assert!(stop.describe("").contains("1677"), "{stop:?}");
     }

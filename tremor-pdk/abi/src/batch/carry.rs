@@ -1,5 +1,8 @@
 //! Copying fields of payloads to the metadata of encoded events, whose payloads are messages.
 
+mod recent;
+
+use self::recent::Recent;
 use super::{
     Batch, Pool,
     bounds::span,
@@ -25,6 +28,10 @@ const LENGTH: &str = "length";
 /// Mean size of messages, in bytes, from which messages that share the buffers of their events are not copied. Above
 /// it, copying a message costs more than an allocation for its metadata.
 const LARGE: usize = 4 << 10;
+
+/// Number of events for each allocated metadata. With more events, the allocation costs less than to copy the messages,
+/// also short ones.
+const FEW: usize = 16;
 
 /// A value without arrays and objects.
 #[derive(Clone, Copy, PartialEq)]
@@ -117,8 +124,11 @@ impl CarriedFields {
 impl Batch {
     pub(crate) fn carry(&mut self, from: &Self, pool: &Pool, fields: &CarriedFields) {
         if !self.shared.is_unique() {
-            if self.size_of_all() / LARGE >= self.len() {
-                return self.carry_values(from, fields);
+            let messages = self.events.iter().filter_map(|event| self.raw(event));
+            let is_large = messages.map(<[u8]>::len).sum::<usize>() / LARGE >= self.len();
+            let most = if is_large { usize::MAX } else { 1 + self.len() / FEW };
+            if self.carry_values(from, fields, most) {
+                return;
             }
             let mut own = Self::from_pool(pool);
             own.append(std::mem::take(self));
@@ -128,41 +138,57 @@ impl Batch {
         let (bytes, nodes, values) = self.parts_mut();
         let values = values.as_slice();
         if let Some(mut writer) = Carry::begin(fields, bytes, nodes) {
-            let (mut leaves, mut last_leaves) = (Vec::new(), Vec::new());
-            let mut last = (0, 0);
+            let (mut leaves, mut recent) = (Vec::new(), Recent::new());
             for (event, source) in events.iter_mut().zip(&from.events) {
                 fields.read(from.value(source), &mut leaves);
-                // Consecutive events often have the same metadata and the same values, and then share the copy.
-                if last.1 != 0 && last.0 == event.metadata && leaves == last_leaves {
-                    event.metadata = last.1;
-                    continue;
-                }
-                let before = event.metadata;
-                let Some(metadata) = writer.add(before, values, &leaves) else { break };
-                event.metadata = metadata;
-                last = (before, metadata);
-                std::mem::swap(&mut leaves, &mut last_leaves);
+                // Events often have the same metadata and the same values as a recent one, and then share the copy.
+                let known = recent.slot(&leaves);
+                event.metadata = match known.get(event.metadata, &leaves) {
+                    Some(with) => with,
+                    None => {
+                        let Some(with) = writer.add(event.metadata, values, &leaves) else { break };
+                        known.set(event.metadata, &mut leaves, with);
+                        with
+                    }
+                };
             }
         }
         self.events = events;
     }
 
-    /// Does the same as [`Batch::carry`] with the table of values, because other batches share the buffers.
-    #[cold]
-    fn carry_values(&mut self, from: &Self, fields: &CarriedFields) {
-        let mut leaves = Vec::new();
-        for position in 0..self.len().min(from.len()) {
-            fields.read(from.value(&from.events[position]), &mut leaves);
-            let event = &self.events[position];
-            let metadata = self.metadata(event).map(ValueRef::to_value);
-            let mut metadata =
-                metadata.filter(|it| it.as_object().is_some()).unwrap_or_else(Value::object);
-            if let Some(object) = metadata.as_object_mut() {
-                object.remove(&fields.key);
-                object.insert(fields.key.to_string(), fields.value(&leaves));
-            }
-            self.set_metadata(position, metadata);
+    /// Does the same as [`Batch::carry`] with the table of values, because other batches share the buffers. Returns
+    /// `false` and changes nothing if there would be more than `most` values.
+    fn carry_values(&mut self, from: &Self, fields: &CarriedFields, most: usize) -> bool {
+        let earlier: Vec<_> = self.events.iter().map(|event| event.metadata).collect();
+        let (mut leaves, mut recent, kept) = (Vec::new(), Recent::new(), self.values.len());
+        for (position, (source, before)) in from.events.iter().zip(&earlier).enumerate() {
+            fields.read(from.value(source), &mut leaves);
+            let known = recent.slot(&leaves);
+            let with = known.get(*before, &leaves).or_else(|| {
+                if self.values.len() - kept == most {
+                    return None;
+                }
+                let metadata = self.metadata(&self.events[position]).map(ValueRef::to_value);
+                let mut metadata =
+                    metadata.filter(|it| it.as_object().is_some()).unwrap_or_else(Value::object);
+                if let Some(object) = metadata.as_object_mut() {
+                    object.remove(&fields.key);
+                    object.insert(fields.key.to_string(), fields.value(&leaves));
+                }
+                let with = self.keep(metadata);
+                known.set(*before, &mut leaves, with);
+                Some(with)
+            });
+            let Some(with) = with else {
+                self.values.truncate(kept);
+                for (event, earlier) in self.events.iter_mut().zip(earlier) {
+                    event.metadata = earlier;
+                }
+                return false;
+            };
+            self.events[position].metadata = with;
         }
+        true
     }
 }
 
@@ -298,162 +324,4 @@ impl<'c> Carry<'c> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{CarriedFields, LARGE};
-    use crate::{
-        ByteBuffer,
-        batch::{Batch, Payload, Pool},
-        error::PluginError,
-        literal,
-        value::Value,
-    };
-
-    fn fields(paths: &[&str]) -> CarriedFields {
-        let fields = paths.iter().map(|path| ((*path).into(), path.parse().unwrap()));
-        CarriedFields::new("template", fields, 10)
-    }
-
-    #[allow(clippy::unnecessary_wraps)] // the signature of an encoder
-    fn encode(payload: Payload<'_>, bytes: &mut ByteBuffer) -> Result<(), PluginError> {
-        let text = match payload {
-            Payload::Document { bytes, nodes, root, .. } => {
-                crate::document::Document::new(bytes, nodes).root(root).to_string()
-            }
-            Payload::Value(value) => value.to_string(),
-        };
-        bytes.extend_from_copy_slice(text.as_bytes());
-        Ok(())
-    }
-
-    /// Encodes the events and adds the fields to their metadata. Checks that the messages and the events stay the same.
-    /// Returns the metadata of each encoded event.
-    fn carried(batch: &mut Batch, fields: &CarriedFields) -> Vec<String> {
-        let before = all_metadata(batch);
-        let (mut encoded, rejected) = batch.encode_with(&Pool::new(1), encode);
-        assert!(rejected.is_empty());
-        let messages = |batch: &Batch| -> Vec<_> {
-            batch
-                .iter()
-                .map(|event| (event.raw().unwrap().to_vec(), event.origin().map(str::to_owned)))
-                .collect()
-        };
-        let expected = messages(&encoded);
-        // The second time, the metadata of the events has the fields.
-        for _ in 0..2 {
-            encoded.carry(batch, &Pool::new(1), fields);
-            encoded.validate().unwrap();
-            assert_eq!(messages(&encoded), expected);
-        }
-        assert_eq!(all_metadata(batch), before, "the metadata of the events stays the same");
-        let found = all_metadata(&encoded);
-        // Messages that share the buffers of other batches, as small ones and as large ones.
-        for payload in [1, 2 * LARGE] {
-            let mut shared = Batch::new();
-            shared.append(encoded.clone());
-            for event in &mut shared.events {
-                event.metadata = 0;
-            }
-            for (position, event) in batch.iter().enumerate() {
-                if let Some(metadata) = event.metadata() {
-                    shared.set_metadata(position, metadata.to_value());
-                }
-            }
-            let text = vec![b'x'; payload];
-            let span = shared.append_bytes(&text).unwrap();
-            shared.events.iter_mut().for_each(|event| event.payload = span);
-            let clone = shared.clone();
-            shared.carry(batch, &Pool::new(1), fields);
-            shared.validate().unwrap();
-            assert_eq!(all_metadata(&shared), found);
-            assert_eq!(shared.has_buffers_of(&clone), payload > LARGE);
-            assert!(shared.iter().all(|event| event.raw() == Some(&text)));
-        }
-        found
-    }
-
-    fn all_metadata(batch: &Batch) -> Vec<String> {
-        let text = |event| batch.metadata(event).map(|metadata| metadata.to_string());
-        batch.events().iter().map(|event| text(event).unwrap_or_default()).collect()
-    }
-
-    #[test]
-    fn fields_of_documents_and_of_edited_values_are_added() {
-        let mut batch = Batch::new();
-        for _ in 0..2 {
-            batch
-                .push(&literal!({ "host": "a", "at": { "x": [1, "two"] }, "other": true }))
-                .unwrap();
-        }
-        batch.push(&literal!("text")).unwrap();
-        *batch.value_mut(1).unwrap() = literal!({ "at": { "x": [1, 2.5] } });
-        batch.set_origin("here");
-        let found = carried(&mut batch, &fields(&["host", "at.x[1]", ""]));
-        assert_eq!(
-            found,
-            [
-                r#"{"template":{"host":"a","at.x[1]":"two","":{}}}"#,
-                r#"{"template":{"at.x[1]":2.5,"":{}}}"#,
-                r#"{"template":{"":"text"}}"#,
-            ]
-        );
-    }
-
-    #[test]
-    fn values_without_text_and_long_texts_are_left_out() {
-        let mut batch = Batch::new();
-        let number =
-            |text: &str| Value::Number(crate::value::Number::new(text.to_owned()).unwrap());
-        let value = literal!({
-            "a": [1], "o": { "x": 1 }, "n": null, "b": true, "i": -1, "u": u64::MAX, "t": "0123456789",
-            "long": "0123456789a", "d": number("1e400"), "ld": number("0.12345678901234567890123456789"),
-        });
-        batch.push(&value).unwrap();
-        let names = ["a", "o", "n", "b", "i", "u", "t", "long", "d", "ld", "missing"];
-        let found = carried(&mut batch, &fields(&names));
-        let expected = concat!(
-            r#"{"template":{"a":[],"o":{},"n":null,"b":true,"i":-1,"u":18446744073709551615,"#,
-            r#""t":"0123456789","long":{"length":11},"d":1e400,"ld":{"length":31}}}"#
-        );
-        assert_eq!(found, [expected]);
-    }
-
-    #[test]
-    fn other_metadata_is_kept_and_old_fields_are_replaced() {
-        let mut batch = Batch::new();
-        for number in 0..6 {
-            batch.push(&literal!({ "n": number })).unwrap();
-        }
-        batch.set_metadata(0, literal!({ "file": { "path": "x" } }));
-        batch.events[1].metadata = batch.events[0].metadata;
-        let written = literal!({ "a": "b", "template": { "n": "old", "x": ["y"] }, "c": ["d"] });
-        batch.write_metadata(2, |writer| writer.write_value((&written).into())).unwrap();
-        batch.events[3].metadata = batch.events[2].metadata;
-        batch.set_metadata(4, literal!("text"));
-        let found = carried(&mut batch, &fields(&["n"]));
-        assert_eq!(
-            found,
-            [
-                r#"{"file":{"path":"x"},"template":{"n":0}}"#,
-                r#"{"file":{"path":"x"},"template":{"n":1}}"#,
-                r#"{"a":"b","c":["d"],"template":{"n":2}}"#,
-                r#"{"a":"b","c":["d"],"template":{"n":3}}"#,
-                r#"{"template":{"n":4}}"#,
-                r#"{"template":{"n":5}}"#,
-            ]
-        );
-    }
-
-    #[test]
-    fn consecutive_events_with_same_values_share_metadata() {
-        let mut batch = Batch::new();
-        for host in ["a", "a", "b", "b", "a"] {
-            batch.push(&literal!({ "host": host })).unwrap();
-        }
-        let (mut encoded, _) = batch.encode_with(&Pool::new(1), encode);
-        encoded.carry(&batch, &Pool::new(1), &fields(&["host"]));
-        let words: Vec<_> = encoded.events().iter().map(|event| event.metadata).collect();
-        assert!(words[0] == words[1] && words[2] == words[3], "{words:?}");
-        assert!(words[1] != words[2] && words[3] != words[4], "{words:?}");
-        assert_eq!(encoded.nodes().len(), 3 * 5);
-    }
-}
+mod tests;

@@ -65,6 +65,13 @@ impl<'b> EventRef<'b> {
         self.batch.metadata(self.event)
     }
 
+    /// Returns a number that identifies the metadata in the batch, or 0 without metadata. Events of a batch with the
+    /// same number have the same metadata. Equal metadata may have several numbers.
+    #[inline]
+    pub const fn metadata_id(self) -> u32 {
+        self.event.metadata
+    }
+
     /// Returns the key of the event's stream, such as a connection or a file. The key also identifies the source.
     #[inline]
     pub const fn stream(self) -> StreamKey {

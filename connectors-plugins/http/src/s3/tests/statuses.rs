@@ -1,5 +1,7 @@
 //! Answers of every class, and connections that break.
 
+use std::task::{Context, Waker};
+
 use super::{
     Connection, Delivery, ErrorPolicy, Fake, Reaction, TestHost, Undelivered, batch_of, batches,
     connect, line, with_state,
@@ -49,6 +51,27 @@ fn lasting_failure_is_an_error_of_the_deliveries() {
     fake.react(|_, _| Reaction::Process);
     sink.deliver(&batch_of(&["1\n"])).unwrap();
     assert_eq!(fake.store().lines(), ["1"]);
+}
+
+/// Otherwise the runtime reports a fault of the plugin while the server is down.
+#[test]
+fn flush_returns_after_all_deliveries_are_answered() {
+    for reaction in [Reaction::Process, Reaction::Refuse(503, "SlowDown")] {
+        let (host, fake) = (TestHost::new(), Fake::new());
+        fake.react(move |_, _| reaction);
+        let mut sink = connect(&host, &fake, r#", "key": "x", "rotate": { "max_bytes": 150 }"#);
+        let sink = sink.sink().unwrap();
+        let mut context = Context::from_waker(Waker::noop());
+        // The first object is complete before the flush, and the second one because of it.
+        let mut batches = batches(0, 3);
+        for (slot, batch) in batches.iter_mut().enumerate() {
+            assert!(sink.poll_deliver(&mut context, slot, batch).is_pending());
+        }
+        host.block_on(sink.flush()).unwrap();
+        for (slot, batch) in batches.iter_mut().enumerate() {
+            assert!(sink.poll_deliver(&mut context, slot, batch).is_ready(), "{reaction:?}");
+        }
+    }
 }
 
 #[test]

@@ -185,7 +185,8 @@ impl Protocol for Settings {
         let before = start..texts.len();
         let length = before.len() + document.len() + 1;
         check_length(length, self.common.max_body_bytes)?;
-        Ok(Item { event, after: before.end..before.end, before, length })
+        let after = before.end..before.end;
+        Ok(Item::new(event, before, after, length))
     }
 
     /// Returns the lines of the items: for each, its action and its document.

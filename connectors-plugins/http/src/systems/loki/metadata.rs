@@ -52,18 +52,16 @@ impl Metadata {
         Ok(fields)
     }
 
-    /// Splits text to which [`Metadata::append`] has appended values. Returns the text before them, and the names and
-    /// values that are not empty.
-    pub(super) fn read<'t>(&'t self, mut text: &'t str) -> (&'t str, Vec<(&'t str, &'t str)>) {
-        let mut found = Vec::new();
-        for (name, _) in &self.names {
+    /// Returns the names and values that are not empty, in a text to which [`Metadata::append`] has appended them.
+    pub(super) fn read<'t>(
+        &'t self,
+        mut text: &'t str,
+    ) -> impl Iterator<Item = (&'t str, &'t str)> + Clone {
+        self.names.iter().filter_map(move |(name, _)| {
             let (values, length) = text.split_at(text.len() - DIGITS);
             let (before, value) = values.split_at(values.len() - length.parse().unwrap_or(0));
-            if !value.is_empty() {
-                found.push((&**name, value));
-            }
             text = before;
-        }
-        (text, found)
+            (!value.is_empty()).then_some((&**name, value))
+        })
     }
 }

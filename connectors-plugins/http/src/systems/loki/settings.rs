@@ -1,9 +1,7 @@
 //! Validation of the configuration, and the requests of the connector.
 
-use std::fmt::Write;
-
 use hyper::header::HeaderName;
-use tremor_pdk::{RawEvent, prelude::*, without_placeholders};
+use tremor_pdk::{EventRef, RawEvent, prelude::*, without_placeholders};
 
 use super::{
     config::Config,
@@ -13,8 +11,8 @@ use super::{
 use crate::{
     Compression, Escape,
     exchange::{
-        Caches, Common, Endpoint, Escaping, Item, Items, Protocol, STORED_HEAD, Target, Targets,
-        Text, Url, header_value, put_stored_head,
+        Caches, Common, Endpoint, Escaping, Item, Items, Line, Protocol, STORED_HEAD, Target,
+        Targets, Text, Url, header_value, put_stored_head,
     },
     systems::{
         System,
@@ -29,7 +27,10 @@ const CONTENT: &str = "application/x-protobuf";
 const PATH: &str = "/loki/api/v1/push";
 
 /// Number of digits of the nanoseconds in the text of a time. The digits before them are the seconds.
-const NANOSECONDS: usize = 9;
+const DIGITS: usize = 9;
+
+/// Nanoseconds in a second.
+const SECOND: u64 = 1_000_000_000;
 
 /// Upper limit of `max_body_bytes`. A block of snappy has less than 4 GiB.
 const MOST_BODY: u64 = 1 << 30;
@@ -104,6 +105,27 @@ fn check_name(key: &str, name: &str) -> Result<()> {
     )))
 }
 
+impl Settings {
+    /// Returns the line that an item is.
+    fn entry<'e>(
+        &'e self,
+        texts: &'e str,
+        item: &'e Item<'_>,
+    ) -> Entry<'e, impl Iterator<Item = (&'e str, &'e str)> + Clone> {
+        let Line { seconds, nanoseconds, replaced, .. } = item.line;
+        let (mut line, mut metadata) = (item.event.raw(), "");
+        if !item.after.is_empty() {
+            metadata = &texts[item.after.clone()];
+        }
+        if replaced > 0 {
+            let text;
+            (text, metadata) = metadata.split_at(replaced);
+            line = text.as_bytes();
+        }
+        Entry { seconds, nanoseconds, line, metadata: self.metadata.read(metadata) }
+    }
+}
+
 impl Protocol for Settings {
     fn common(&self) -> &Common {
         &self.common
@@ -117,7 +139,8 @@ impl Protocol for Settings {
         STORED_HEAD
     }
 
-    /// Appends the labels of an event, and behind them the time and the structured metadata of its line.
+    /// Appends the structured metadata of an event, and behind it the labels, unless an item of the body has the same
+    /// ones. Before the metadata is the line, if the message is not UTF-8 and therefore not the line itself.
     fn item<'b>(
         &self,
         event: RawEvent<'b>,
@@ -126,49 +149,66 @@ impl Protocol for Settings {
     ) -> Result<Item<'b>> {
         let most = self.common.max_body_bytes;
         let start = texts.len();
-        if !self.labels.append(event.into(), caches, texts)? {
+        if start == 0 {
+            caches.forget_shared();
+        }
+        let (seconds, nanoseconds) = match &self.time {
+            Some(time) => {
+                time.render(event.into(), texts, caches.of(0), |_, _| Ok(()))?;
+                let (seconds, nanoseconds) = texts[start..].split_at(texts.len() - start - DIGITS);
+                let number = (seconds.parse(), nanoseconds.parse());
+                texts.truncate(start);
+                (number.0.unwrap_or_default(), number.1.unwrap_or_default())
+            }
+            None => {
+                let ns = caches.distinct_ns(event.ingest_ns());
+                #[allow(clippy::cast_possible_truncation)] // less than a second
+                ((ns / SECOND).cast_signed(), (ns % SECOND) as u32)
+            }
+        };
+        let mut line = event.raw().len();
+        let is_line = simdutf8::basic::from_utf8(event.raw()).is_ok();
+        if !is_line {
+            // Do not copy a long message.
+            check_length(line, most)?;
+            texts.push_str(&String::from_utf8_lossy(event.raw()));
+            line = texts.len() - start;
+        }
+        let metadata = self.metadata.append(event.into(), caches, texts)?;
+        let after = start..texts.len();
+        let metadata_id = self.labels.is_by_metadata().then(|| EventRef::from(event).metadata_id());
+        let known = metadata_id.and_then(|id| caches.shared_of(id));
+        if known.is_none() && !self.labels.append(event.into(), caches, texts)? {
             return Err(unsendable(
                 "it has no field of a template in `labels`; add a label with a constant value or with a default",
             ));
         }
-        let before = start..texts.len();
-        match &self.time {
-            Some(time) => time.render(event.into(), texts, caches.of(0), |_, _| Ok(()))?,
-            None => {
-                let ns = caches.distinct_ns(event.ingest_ns());
-                let _ = write!(texts, "{ns:010}");
-            }
-        }
-        let metadata = self.metadata.append(event.into(), caches, texts)?;
-        let after = before.end..texts.len();
-        let line = String::from_utf8_lossy(event.raw()).len();
-        let length = most_added(before.len(), line, metadata, most);
+        let labels = known.as_ref().map_or(texts.len() - after.end, |known| known.text.len());
+        let length = most_added(labels, line, metadata, most);
         check_length(self.ends(&self.common.target) + length, most)?;
-        Ok(Item { event, before, after, length })
+        let labels = known.unwrap_or_else(|| caches.share(texts, after.end, metadata_id));
+        let replaced = if is_line { 0 } else { line };
+        let line = Line { labels: labels.number, seconds, nanoseconds, replaced };
+        Ok(Item { line, ..Item::new(event, labels.text, after, length) })
     }
 
     /// Returns the streams of the items, in the order of their first lines. The lines of a stream are in the order of
     /// the items. Without compression, the body is a block of snappy; otherwise it becomes one.
     fn body(&self, _: &Target, items: &Items<'_>, part: &[Item<'_>]) -> Vec<u8> {
-        let mut push = Push::default();
+        let texts = &*items.texts;
+        let mut push = Push::with_capacity(part.len());
         for item in part {
-            let labels = &items.texts[item.before.clone()];
-            let (time, metadata) = self.metadata.read(&items.texts[item.after.clone()]);
-            let (seconds, nanoseconds) = time.split_at(time.len() - NANOSECONDS);
-            let entry = Entry {
-                seconds: seconds.parse().unwrap_or_default(),
-                nanoseconds: nanoseconds.parse().unwrap_or_default(),
-                line: String::from_utf8_lossy(item.event.raw()),
-                metadata,
-            };
-            push.add(labels, entry);
+            let length = self.entry(texts, item).len();
+            push.add(item.line.labels, length, || &texts[item.before.clone()]);
         }
         let length = push.len();
         let mut body = Vec::with_capacity(STORED_HEAD + length);
         if self.common.endpoint.compression == Compression::None {
             put_stored_head(length, &mut body);
         }
-        push.put(&mut body);
+        push.put(&mut body, |position, length, body| {
+            self.entry(texts, &part[position]).put(length, body);
+        });
         body
     }
 }

@@ -10,7 +10,7 @@ use std::{
 
 use serde_json::json;
 use tremor_pdk::{
-    ErrorPolicy, literal, schemars,
+    Batch, ErrorPolicy, literal, schemars,
     template::TemplateFields,
     testing::{Connection, TestHost, batch_of, batch_with_metadata, conformance},
 };
@@ -152,12 +152,14 @@ fn times_of_all_years_are_exact() {
     let events = [
         ("1", literal!({ "t": "1969-12-31T23:59:59Z" })),
         ("2", literal!({ "t": "2262-01-01T00:00:00.000000001Z" })),
+        ("3", literal!({ "t": "1969-12-31T23:59:59.25Z" })),
+        ("4", literal!({ "t": -1_000_000_001 })),
     ];
     let keys = format!(r#"{LABELS}, "time": "{{%t}}""#);
     fake.client(&keys).deliver(&batch_with_metadata(&events)).unwrap();
     let lines = lines_of(&fake.server.requests()[0]);
     let times: Vec<_> = lines.iter().map(|line| (line.seconds, line.nanoseconds)).collect();
-    assert_eq!(times, [(-1, 0), (9_214_646_400, 1)]);
+    assert_eq!(times, [(-1, 0), (9_214_646_400, 1), (-1, 250_000_000), (-2, 999_999_999)]);
 }
 
 #[test]
@@ -302,6 +304,62 @@ fn large_delivery_is_divided_into_requests() {
     assert!(requests.len() > 2, "{}", requests.len());
     assert!(requests.iter().all(|it| it.body.len() <= 1_000));
     assert_eq!(fake.texts().len(), 60);
+}
+
+/// Each request numbers its labels, and some messages are not UTF-8.
+#[test]
+fn interleaved_streams_are_complete_in_each_request() {
+    let fake = Fake::start(|_| false);
+    let keys = r#", "labels": { "n": "{%n}" }, "structured_metadata": { "m": "{%m}" }, "max_body_bytes": 900"#;
+    let label = |number: usize| format!("{}", number * number % 7);
+    let mut batch = Batch::new();
+    for number in 0..60 {
+        batch.push_message(format!("{number}").as_bytes());
+        if number % 5 == 0 {
+            batch.push_message(b"\xff");
+        }
+    }
+    let mut expected = Vec::new();
+    for position in 0..batch.len() {
+        let (n, m) = (label(position), format!("{}", position % 3));
+        let text = batch.get(position).unwrap().raw().unwrap();
+        let text = String::from_utf8_lossy(text).into_owned();
+        expected.push((format!("{{n=\"{n}\"}}"), text, m.clone()));
+        batch.get_mut(position).unwrap().set_metadata(literal!({ "n": n, "m": m }));
+    }
+    fake.client(keys).deliver(&batch).unwrap();
+    let requests = fake.server.requests();
+    assert!(requests.len() > 2, "{}", requests.len());
+    let mut found = Vec::new();
+    for request in &requests {
+        let mut streams = Vec::new();
+        for line in lines_of(request) {
+            if streams.last() != Some(&line.labels) {
+                streams.push(line.labels.clone());
+            }
+            found.push((line.labels, line.text, line.metadata[0].1.clone()));
+        }
+        let distinct: BTreeSet<_> = streams.iter().collect();
+        assert_eq!(distinct.len(), streams.len(), "a stream is not contiguous");
+    }
+    let of = |lines: &[(String, String, String)], n: &str| -> Vec<_> {
+        lines.iter().filter(|line| line.0 == n).cloned().collect()
+    };
+    assert_eq!(found.len(), expected.len());
+    for (n, ..) in &expected {
+        assert_eq!(of(&found, n), of(&expected, n));
+    }
+}
+
+#[test]
+fn labels_can_have_the_time_of_reading() {
+    let fake = Fake::start(|_| false);
+    let mut batch = batch_of(&["1", "2", "3"]);
+    batch.last_mut().unwrap().set_ingest_ns(86_400_000_000_000);
+    fake.client(r#", "labels": { "day": "{:+%d}" }"#).deliver(&batch).unwrap();
+    let lines = lines_of(&fake.server.requests()[0]);
+    let labels: Vec<_> = lines.iter().map(|line| &*line.labels).collect();
+    assert_eq!(labels, [r#"{day="01"}"#, r#"{day="01"}"#, r#"{day="02"}"#]);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Validation of the configuration, and the requests of the connector.
 
-use std::time::Duration;
+use std::{fmt::Write, time::Duration};
 
 use hyper::{
     header::{AUTHORIZATION, HeaderName},
@@ -125,6 +125,17 @@ impl System for Settings {
     }
 }
 
+/// Replaces the time at the end of `texts`, from the offset `at`, by a decimal number. Only the seconds of the time are
+/// negative: -0.25 s are the second -1 and a fraction of 750 ms.
+#[cold]
+fn negate_fraction(texts: &mut String, at: usize) {
+    let (seconds, fraction) = texts[at..].split_once('.').unwrap_or_default();
+    let number = |text: &str| text.parse::<i64>().unwrap_or_default();
+    let ms = (number(seconds) * 1_000 + number(fraction)).unsigned_abs();
+    texts.truncate(at);
+    let _ = write!(texts, "-{}.{:03}", ms / 1_000, ms % 1_000);
+}
+
 /// Returns the URL of the acknowledgements for the one of the collector.
 fn replaced_path(collector: &Url) -> Result<Url> {
     let text = collector.target.as_str().replacen(PATH, ACKNOWLEDGEMENTS, 1);
@@ -150,7 +161,11 @@ impl Protocol for Settings {
     ) -> Result<Item<'b>> {
         let start = texts.len();
         texts.push_str(r#"{"time":"#);
+        let at = texts.len();
         self.time.render(event.into(), texts, caches.of(0), |_, _| Ok(()))?;
+        if texts[at..].starts_with('-') {
+            negate_fraction(texts, at);
+        }
         for ((start, text), number) in self.metadata.iter().zip(1..) {
             let before = texts.len();
             texts.push(',');
@@ -185,7 +200,8 @@ impl Protocol for Settings {
         let before = start..texts.len();
         let length = before.len() + length + "}\n".len();
         check_length(length, self.common.max_body_bytes)?;
-        Ok(Item { event, after: before.end..before.end, before, length })
+        let after = before.end..before.end;
+        Ok(Item::new(event, before, after, length))
     }
 
     fn body(&self, _: &Target, items: &Items<'_>, part: &[Item<'_>]) -> Vec<u8> {

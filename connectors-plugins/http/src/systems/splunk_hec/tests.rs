@@ -72,6 +72,17 @@ fn request_has_envelopes_with_events() {
 }
 
 #[test]
+fn times_before_1970_have_a_negative_fraction() {
+    let server = accepting();
+    let times = [0, -1, -1_000_000, -250_000_000, -1_000_000_000, -1_250_000_000];
+    let events = times.map(|ns: i64| ("{}", literal!({ "at": ns })));
+    client(&server, r#", "time": "{%at}""#).deliver(&batch_with_metadata(&events)).unwrap();
+    let events = events_of(&server.requests()[0]);
+    let times: Vec<_> = events.iter().map(|it| it["time"].as_f64().unwrap()).collect();
+    assert_eq!(times, [0.0, -0.001, -0.001, -0.25, -1.0, -1.25]);
+}
+
+#[test]
 fn event_can_be_text() {
     let server = accepting();
     let messages: [&[u8]; 2] = [b"a \"b\"\n", b"\xff\tc"];

@@ -97,7 +97,7 @@ impl Protocol for Settings {
         let length = json_object(event)?.len() + 1;
         check_length(length, self.common.max_body_bytes)?;
         let none = texts.len()..texts.len();
-        Ok(Item { event, before: none.clone(), after: none, length })
+        Ok(Item::new(event, none.clone(), none, length))
     }
 
     fn body(&self, _: &Target, _: &Items<'_>, part: &[Item<'_>]) -> Vec<u8> {
