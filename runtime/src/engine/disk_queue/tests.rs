@@ -1,5 +1,6 @@
 //! Tests of the source and the sink of a queue on disk, with a log on the file system.
 
+mod closing;
 mod recent;
 
 use std::{
