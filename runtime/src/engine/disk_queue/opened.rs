@@ -449,6 +449,7 @@ impl Acks for QueueAcks {
         if let Some(record) = self.0.take(pull)
             && !self.0.control.has_reached(Phase::Draining)
         {
+            self.0.counters.redeliver(record.events);
             self.0.deliver_again(record);
         }
         Ok(())

@@ -219,6 +219,7 @@ fn record_without_an_answer_is_handed_out_again() {
     pulls.acks.ack(2).unwrap();
     pulls.acks.ack(3).unwrap();
     assert_eq!(folder.stored(), (0, 0));
+    assert_eq!(folder.counters.stored().redelivered, 2);
 }
 
 /// The next run delivers it.
