@@ -180,6 +180,11 @@ impl Committer {
             self.write_positions()?;
             self.reclaim();
         }
+        if self.pool.wants_more() && self.is_reclaimable() {
+            // A segment that is reused need not be filled.
+            self.write_positions()?;
+            self.reclaim();
+        }
         if self.pool.wants_more()
             && let Err(error) = self.pool.prepare(FILL_LEAST.max(2 * written))
             && !error.is_full()
@@ -188,6 +193,11 @@ impl Committer {
             self.shared.lock().failure = Some(error.to_string());
         }
         Ok(Progress::Worked)
+    }
+
+    /// Returns whether the next step fills a part of the next segment if no record waits.
+    pub(crate) fn fills_when_idle(&self) -> bool {
+        self.group.is_empty() && self.pool.wants_more()
     }
 
     /// Writes changed positions while nothing else is to do. Returns `Progress::Idle` if there is nothing left.

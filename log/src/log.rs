@@ -20,6 +20,14 @@ use crate::state::{Shared, Waiting};
 /// Time for which changed positions wait while nothing else is to do, so that they are not written for each record.
 const REST: Duration = Duration::from_millis(50);
 
+/// Time without a record after which a part of the next segment is filled, so that a sequential caller, who appends a
+/// record when the previous one is durable, never waits for it.
+const QUIET: Duration = Duration::from_millis(2);
+
+/// Parts of the next segment that are filled before changed positions are written. Together with [`QUIET`], this is
+/// about [`REST`].
+const FILLS_PER_POSITIONS: u32 = 16;
+
 /// Time after which a commit is repeated whose disk has failed. It doubles with each failure.
 const BACKOFF: Duration = Duration::from_millis(10);
 
@@ -323,7 +331,16 @@ impl Appender {
 /// Commits until the log is closed, and closes it.
 fn drive(mut committer: Committer, shared: &Shared, lock: Arc<dyn DiskFile>) -> Closed {
     let mut backoff = BACKOFF;
+    let mut fills = 0;
     loop {
+        if committer.fills_when_idle() && is_quiet(shared) {
+            fills += 1;
+            if fills >= FILLS_PER_POSITIONS {
+                fills = 0;
+                // The step reports the error if the disk still fails.
+                let _: Progress = committer.rest();
+            }
+        }
         // Set again by what happens during the step, so that nothing is missed.
         shared.lock().is_woken = false;
         let progress = committer.step();
@@ -397,6 +414,16 @@ fn close(committer: &mut Committer, shared: &Shared) -> Closed {
     }
     let failure = written.err().map(|it| it.to_string());
     Closed { may_return: committer.may_return(), failure }
+}
+
+/// Waits for a record. Returns whether there was none for a while.
+fn is_quiet(shared: &Shared) -> bool {
+    let state = shared.lock();
+    let waits = |it: &mut crate::state::State| it.waiting.is_empty() && !it.is_closed;
+    let waited = shared.work.wait_timeout_while(state, QUIET, waits);
+    let (state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+    drop(state);
+    waited.timed_out()
 }
 
 /// Waits, but not longer than until the log is closed.
