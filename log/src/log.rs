@@ -210,8 +210,8 @@ impl Log {
     }
 
     /// Makes durable what waits, writes which records are settled, and closes the log. Records that cannot be made
-    /// durable, because the log is full or the disk fails, get [`NotDurable`]. Appenders and readers may exist longer than
-    /// the log is open.
+    /// durable, because the log is full or the disk fails, get [`NotDurable`]. Appenders and readers may exist longer
+    /// than the log is open.
     ///
     /// If the log is closed already, or if a callback of the log calls this, returns the default.
     pub fn close(&self) -> Closed {

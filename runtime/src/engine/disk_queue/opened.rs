@@ -174,8 +174,8 @@ impl OpenQueue {
         if may_return > 0 {
             tracing::warn!(
                 component, path = %self.path.display(), records = may_return, error = failure,
-                "could not write to the disk which records of the queue have ended; the next run may deliver their events \
-                 again, although this run does not count them as stored"
+                "could not write to the disk which records of the queue have ended; the next run may deliver their \
+                 events again, although this run does not count them as stored"
             );
         }
         may_return

@@ -20,7 +20,8 @@ use crate::memory::{Account, Loan};
 /// batches, which contain decoded values, a few times as many.
 const MOST_RETAINED: usize = 4 * MOST_STAGED;
 
-/// Memory of the retained batches, in bytes, from which on a new batch waits for a moment until the source has taken one.
+/// Memory of the retained batches, in bytes, from which on a new batch waits for a moment until the source has taken
+/// one.
 const CROWDED: usize = MOST_RETAINED / 4;
 
 /// Maximum memory of a retained batch, in lengths of its record. The batch of short numbers takes ten times as many bytes
@@ -97,9 +98,9 @@ impl Recent {
         self.change(|run| run.add(number, batch))
     }
 
-    /// Completes if the source is close behind, or not expected to take a batch soon. Otherwise the task of `context` is
-    /// woken when that changes, and the caller should wait, but not for long: if a further batch is added for each one
-    /// that the source takes, the source never has to read and to decode a record.
+    /// Completes if the source is close behind, or not expected to take a batch soon. Otherwise the task of `context`
+    /// is woken when that changes, and the caller should wait, but not for long: if a further batch is added for each
+    /// one that the source takes, the source never has to read and to decode a record.
     pub(super) fn poll_capacity(&self, context: &Context<'_>) -> Poll<()> {
         let run = &mut *lock(&self.0);
         if !run.is_crowded() {

@@ -110,9 +110,9 @@ impl QueueSink {
         }
     }
 
-    /// Waits for a moment while the source is behind. On few processors, the sources before the queue would otherwise take
-    /// the time that the sink needs to keep up, and a sink that does not keep up needs more time for each event, because
-    /// its source reads and decodes records.
+    /// Waits for a moment while the source is behind. On few processors, the sources before the queue would otherwise
+    /// take the time that the sink needs to keep up, and a sink that does not keep up needs more time for each event,
+    /// because its source reads and decodes records.
     fn poll_source(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if self.queue.recent.poll_capacity(context).is_pending() {
             let now = self.queue.control.clock().now();

@@ -43,8 +43,8 @@ fn folder() -> (Folder, Arc<Failing>) {
     (Folder { disk: Arc::new(disk), ..Folder::new() }, failing)
 }
 
-/// Delivers two of three events while writes fail, closes the queue, and opens it again when the disk works. Returns the
-/// number of records that may return, and the number of events that did.
+/// Delivers two of three events while writes fail, closes the queue, and opens it again when the disk works. Returns
+/// the number of records that may return, and the number of events that did.
 fn close_while_failing(writes: u32) -> (u64, u64) {
     let (folder, disk) = folder();
     let queue = folder.open();
