@@ -7,7 +7,6 @@
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex},
-    task::{Context, Poll, Waker},
 };
 
 use tremor_abi::batch::{HostBatch, Limit};
@@ -19,10 +18,6 @@ use crate::memory::{Account, Loan};
 /// Maximum memory of the retained batches, in bytes. The records of a commit have up to [`MOST_STAGED`] bytes, and their
 /// batches, which contain decoded values, a few times as many.
 const MOST_RETAINED: usize = 4 * MOST_STAGED;
-
-/// Memory of the retained batches, in bytes, from which on a new batch waits for a moment until the source has taken
-/// one.
-const CROWDED: usize = MOST_RETAINED / 4;
 
 /// Maximum memory of a retained batch, in lengths of its record. The batch of short numbers takes ten times as many bytes
 /// as its record. A batch that takes more contains events that other components have removed.
@@ -46,10 +41,6 @@ struct Run {
     bytes: usize,
     /// `true` while the batch of each further record is added.
     is_open: bool,
-    /// `true` if the source has taken a batch of the run.
-    is_taken: bool,
-    /// The task that waits until the source has taken batches.
-    waiting: Option<Waker>,
     /// Number of the first record of the run at the last call of [`Recent::release_unused`].
     seen: Option<u64>,
     loan: Loan,
@@ -72,8 +63,6 @@ impl Recent {
             batches: VecDeque::new(),
             bytes: 0,
             is_open: false,
-            is_taken: false,
-            waiting: None,
             seen: None,
             loan: Loan::new(account),
         }))
@@ -95,29 +84,24 @@ impl Recent {
     /// is `None` if the record has to be read. Returns whether the batch is retained. If memory is short, releases all
     /// batches.
     pub(super) fn add(&self, number: u64, batch: Option<Batch>) -> bool {
-        self.change(|run| run.add(number, batch))
-    }
-
-    /// Completes if the source is close behind, or not expected to take a batch soon. Otherwise the task of `context`
-    /// is woken when that changes, and the caller should wait, but not for long: if a further batch is added for each
-    /// one that the source takes, the source never has to read and to decode a record.
-    pub(super) fn poll_capacity(&self, context: &Context<'_>) -> Poll<()> {
         let run = &mut *lock(&self.0);
-        if !run.is_crowded() {
-            return Poll::Ready(());
+        run.newest = number;
+        let Some(batch) = batch.filter(|_| run.is_open) else {
+            run.is_open = false;
+            return false;
+        };
+        let bytes = batch.footprint();
+        if run.bytes + bytes > MOST_RETAINED {
+            run.is_open = false;
+            return false;
         }
-        run.waiting = Some(context.waker().clone());
-        Poll::Pending
-    }
-
-    /// Changes the run, and wakes the task that waits for that.
-    fn change<T>(&self, change: impl FnOnce(&mut Run) -> T) -> T {
-        let mut run = lock(&self.0);
-        let result = change(&mut run);
-        let waiting = if run.is_crowded() { None } else { run.waiting.take() };
-        drop(run);
-        waiting.into_iter().for_each(Waker::wake);
-        result
+        if !run.loan.take_spare(bytes) {
+            run.release();
+            return false;
+        }
+        run.bytes += bytes;
+        run.batches.push_back(RecentBatch { number, batch, bytes });
+        true
     }
 
     /// Begins to retain batches, unless there are some, if few records follow the record `last`, which is the last one
@@ -129,7 +113,7 @@ impl Recent {
             if run.newest.saturating_sub(last) > MOST_BEHIND {
                 return u64::MAX;
             }
-            (run.after, run.is_open, run.is_taken) = (run.newest, true, false);
+            (run.after, run.is_open) = (run.newest, true);
         }
         if last < run.after { run.after } else { u64::MAX }
     }
@@ -143,11 +127,9 @@ impl Recent {
 
     /// Removes and returns the batch of the first record after `last`, if it is retained.
     pub(super) fn take(&self, last: u64) -> Option<RecentBatch> {
-        self.change(|run| {
-            run.drop_to(last);
-            run.is_taken = true;
-            if last < run.after { None } else { run.pop() }
-        })
+        let run = &mut *lock(&self.0);
+        run.drop_to(last);
+        if last < run.after { None } else { run.pop() }
     }
 
     /// Returns whether the batches of all records after `last` are retained, also those of records that will follow. A
@@ -159,53 +141,27 @@ impl Recent {
 
     /// Releases the batches of the records up to `number`.
     pub(super) fn drop_to(&self, number: u64) {
-        self.change(|run| run.drop_to(number));
+        lock(&self.0).drop_to(number);
     }
 
     /// Releases all batches, and retains none until the next call of [`Recent::begin`]. Returns whether there were any:
     /// then the source has to read their records.
     pub(super) fn release(&self) -> bool {
-        self.change(Run::release)
+        lock(&self.0).release()
     }
 
     /// Releases all batches if the source has not taken the first one since the last call, for example because the sink is
     /// down. Returns whether batches were released.
     pub(super) fn release_unused(&self) -> bool {
-        self.change(|run| {
-            let first = run.batches.front().map(|it| it.number);
-            let is_unused = first.is_some() && first == run.seen;
-            run.seen = first;
-            is_unused && run.release()
-        })
+        let run = &mut *lock(&self.0);
+        let first = run.batches.front().map(|it| it.number);
+        let is_unused = first.is_some() && first == run.seen;
+        run.seen = first;
+        is_unused && run.release()
     }
 }
 
 impl Run {
-    /// Returns whether a new batch should wait until the source has taken one.
-    fn is_crowded(&self) -> bool {
-        self.is_open && self.is_taken && self.bytes >= CROWDED
-    }
-
-    fn add(&mut self, number: u64, batch: Option<Batch>) -> bool {
-        self.newest = number;
-        let Some(batch) = batch.filter(|_| self.is_open) else {
-            self.is_open = false;
-            return false;
-        };
-        let bytes = batch.footprint();
-        if self.bytes + bytes > MOST_RETAINED {
-            self.is_open = false;
-            return false;
-        }
-        if !self.loan.take_spare(bytes) {
-            self.release();
-            return false;
-        }
-        self.bytes += bytes;
-        self.batches.push_back(RecentBatch { number, batch, bytes });
-        true
-    }
-
     fn pop(&mut self) -> Option<RecentBatch> {
         let first = self.batches.pop_front()?;
         self.bytes -= first.bytes;

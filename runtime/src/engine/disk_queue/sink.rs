@@ -10,7 +10,6 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
     task::{Context, Poll, Waker},
-    time::{Duration, Instant},
 };
 
 use tremor_log::{Appender, NotDurable, Reason, Refused};
@@ -21,18 +20,12 @@ use super::{
     opened::OpenQueue,
     record::{NewRecord, RecordWriter, Written},
 };
-use crate::clock::Alarm;
 use crate::dynamic::{BoxFuture, DynSink};
 use crate::engine::control::Phase;
 use crate::memory::Charge;
 
 /// Number of deliveries in flight. A commit contains at most this number of batches.
 const IN_FLIGHT: usize = 64;
-
-/// Maximum time for which a batch waits until the source has taken one. A busy sink needs less for a batch. If the sink
-/// takes nothing, sources still deliver 5,000 batches a second, and for at most two seconds, because they do not wait
-/// once no batches are retained.
-const MOST_WAIT: Duration = Duration::from_micros(200);
 
 /// The sink of one connection.
 pub(super) struct QueueSink {
@@ -49,9 +42,6 @@ pub(super) struct QueueSink {
     /// Bytes of the records that are not durable.
     staged: Arc<AtomicUsize>,
     charge: Charge,
-    /// Time until which the first waiting delivery waits for the source.
-    waits_until: Option<Instant>,
-    alarm: Alarm,
 }
 
 /// A delivery in flight.
@@ -96,8 +86,6 @@ impl QueueSink {
             is_lifted: false,
             staged: Arc::default(),
             charge: Charge::new(queue.account.clone()),
-            waits_until: None,
-            alarm: queue.control.clock().alarm(),
             queue,
         }
     }
@@ -108,21 +96,6 @@ impl QueueSink {
             self.is_lifted = true;
             self.queue.log.lift_limit();
         }
-    }
-
-    /// Waits for a moment while the source is behind. On few processors, the sources before the queue would otherwise
-    /// take the time that the sink needs to keep up, and a sink that does not keep up needs more time for each event,
-    /// because its source reads and decodes records.
-    fn poll_source(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        if self.queue.recent.poll_capacity(context).is_pending() {
-            let now = self.queue.control.clock().now();
-            let until = *self.waits_until.get_or_insert(now + MOST_WAIT);
-            if self.alarm.poll_earliest(context, [(Some(until), ())]).is_pending() {
-                return Poll::Pending;
-            }
-        }
-        self.waits_until = None;
-        Poll::Ready(())
     }
 
     /// Writes the records of the first waiting delivery, unless they are written, and appends them. Pending if the log has
@@ -291,10 +264,6 @@ impl DynSink for QueueSink {
                 if let Some(delivery) = &mut self.slots[slot] {
                     delivery.waiting = Some(context.waker().clone());
                 }
-                return Poll::Pending;
-            }
-            let is_written = self.slots[slot].as_ref().is_some_and(|it| it.is_written);
-            if !is_written && self.poll_source(context).is_pending() {
                 return Poll::Pending;
             }
             let Poll::Ready(appended) = self.append(context, slot, batch) else {

@@ -1,14 +1,7 @@
 //! Tests of the batches that the source takes instead of reading their records.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::{
-    collections::BTreeMap,
-    future::poll_fn,
-    io,
-    sync::Arc,
-    task::{Context, Poll, Waker},
-    time::Duration,
-};
+use std::{collections::BTreeMap, future::poll_fn, io, sync::Arc, task::Poll, time::Duration};
 
 use fastrand::Rng;
 use tremor_abi::{
@@ -342,47 +335,6 @@ fn source_that_lags_reads_and_then_keeps_up_again() {
     fill(&queue, 600..610);
     assert_eq!(super::drain(&mut pulls), (600..610).collect::<Vec<_>>());
     assert_eq!(reads.count(), before);
-}
-
-#[test]
-fn batch_waits_for_a_source_behind_but_not_for_long() {
-    let (folder, reads) = counted();
-    let queue = folder.open();
-    let (mut pulls, mut sink) = (idle(&queue), sink(&queue));
-    let before = reads.count();
-    let mut context = Context::from_waker(Waker::noop());
-    let mut next = 0..;
-    let mut large = || batch(&[&large(next.next().unwrap())]);
-    deliver(&mut sink, large());
-    pulls.next();
-    for ends in ["by a batch that is taken", "by time"] {
-        while queue.recent.poll_capacity(&context).is_ready() {
-            deliver(&mut sink, large());
-        }
-        let mut waiting = large();
-        assert!(sink.poll_deliver(&mut context, 0, &mut waiting).is_pending());
-        assert_eq!(folder.control.clock().next_timer(), Some(Duration::from_micros(200)), "{ends}");
-        if ends == "by time" {
-            folder.control.clock().advance(Duration::from_micros(200));
-        } else {
-            pulls.next();
-        }
-        deliver(&mut sink, waiting);
-    }
-    let stored = usize::try_from(folder.stored().1).unwrap();
-    assert_eq!(super::drain(&mut pulls), (2..stored).collect::<Vec<_>>());
-    assert_eq!(reads.count(), before);
-}
-
-/// Its sources would otherwise wait for the sink.
-#[test]
-fn no_batch_waits_for_a_source_that_has_taken_none() {
-    let (folder, _) = counted();
-    let queue = folder.open();
-    let _pulls = idle(&queue);
-    fill(&queue, 0..200);
-    assert!(queue.account.used() > 4 << 20);
-    assert_eq!(folder.control.clock().next_timer(), None);
 }
 
 #[test]
