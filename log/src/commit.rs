@@ -15,6 +15,7 @@ use crate::positions::PositionsFile;
 use crate::prepare::{Free, Pool};
 use crate::record::stamp;
 use crate::segment::{DATA, SegmentHeader, write_header};
+use crate::settled::Settled;
 use crate::state::{Live, Shared, Waiting};
 
 /// Commits after which changed positions are written, so that a busy log writes them too.
@@ -179,6 +180,11 @@ impl Committer {
             self.write_positions()?;
             self.reclaim();
         }
+        if self.pool.wants_more() && self.is_reclaimable() {
+            // A segment that is reused need not be filled.
+            self.write_positions()?;
+            self.reclaim();
+        }
         if self.pool.wants_more()
             && let Err(error) = self.pool.prepare(FILL_LEAST.max(2 * written))
             && !error.is_full()
@@ -187,6 +193,11 @@ impl Committer {
             self.shared.lock().failure = Some(error.to_string());
         }
         Ok(Progress::Worked)
+    }
+
+    /// Returns whether the next step fills a part of the next segment if no record waits.
+    pub(crate) fn fills_when_idle(&self) -> bool {
+        self.group.is_empty() && self.pool.wants_more()
     }
 
     /// Writes changed positions while nothing else is to do. Returns `Progress::Idle` if there is nothing left.
@@ -416,7 +427,7 @@ impl Committer {
 
     /// Returns the settled numbers that a crash cannot lose.
     #[cfg(test)]
-    pub(crate) fn durably_settled(&self) -> &crate::settled::Settled {
+    pub(crate) fn durably_settled(&self) -> &Settled {
         self.positions.newest()
     }
 
@@ -447,16 +458,31 @@ impl Committer {
         }
     }
 
-    /// Writes which records are settled when the log is closed, and returns the records that are not durable. If there
-    /// are none, the next run continues with the next number.
-    pub(crate) fn close(&mut self) -> Vec<Waiting> {
+    /// Writes which records are settled, before the log is closed. If no record waits, the next run continues with the
+    /// next number. After an error, the call may be repeated.
+    pub(crate) fn write_last_positions(&mut self) -> Result<(), DeviceError> {
         let settled = {
             let mut state = self.shared.lock();
             self.group.extend(state.waiting.drain(..));
             state.settled.clone()
         };
-        // Positions that are not written count as not settled, and the records are delivered again.
-        let _ = self.positions.write(&settled, self.group.is_empty());
+        self.positions.write(&settled, self.group.is_empty())
+    }
+
+    /// Returns an upper bound of the number of settled records that the next run may find as not settled, because it is
+    /// not durable that they are settled.
+    pub(crate) fn may_return(&self) -> u64 {
+        let state = self.shared.lock();
+        let durable = self.positions.newest();
+        let count = |settled: &Settled, live: &Live| -> u64 {
+            settled.within(live.first, live.last).iter().map(|it| it.1 - it.0 + 1).sum()
+        };
+        let left = |it: &Live| count(&state.settled, it).saturating_sub(count(durable, it));
+        state.live.values().map(left).sum()
+    }
+
+    /// Removes and returns the records that are not durable.
+    pub(crate) fn take_lost(&mut self) -> Vec<Waiting> {
         self.group.drain(..).collect()
     }
 }

@@ -66,7 +66,7 @@ pub use error::{
     DeviceError, InUse, InspectError, NotDurable, OpenError, Reason, Refused, RepairError,
 };
 pub use inspect::{FileKind, InspectedSegment, Inspection, LogFile};
-pub use log::{Appender, Log, Options, Status};
+pub use log::{Appender, Closed, Log, Options, Status};
 pub use mend::{Repair, repair};
 pub use reader::Reader;
 pub use record::{HEADER_LEN, Record, record};

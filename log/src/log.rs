@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -20,11 +20,23 @@ use crate::state::{Shared, Waiting};
 /// Time for which changed positions wait while nothing else is to do, so that they are not written for each record.
 const REST: Duration = Duration::from_millis(50);
 
+/// Time without a record after which a part of the next segment is filled, so that a sequential caller, who appends a
+/// record when the previous one is durable, never waits for it.
+const QUIET: Duration = Duration::from_millis(2);
+
+/// Parts of the next segment that are filled before changed positions are written. Together with [`QUIET`], this is
+/// about [`REST`].
+const FILLS_PER_POSITIONS: u32 = 16;
+
 /// Time after which a commit is repeated whose disk has failed. It doubles with each failure.
 const BACKOFF: Duration = Duration::from_millis(10);
 
 /// Maximum time after which a commit is repeated.
 const MAX_BACKOFF: Duration = Duration::from_secs(1);
+
+/// Number of attempts to write which records are settled when the log is closed. With the time between them, which is
+/// that of a commit, they take a third of a second.
+const LAST_ATTEMPTS: u32 = 6;
 
 /// Settings of a log.
 #[derive(Clone)]
@@ -66,13 +78,24 @@ pub struct Status {
     pub failure: Option<String>,
 }
 
+/// Result of closing a log.
+#[derive(Clone, Debug, Default)]
+pub struct Closed {
+    /// Upper bound of the number of settled records that the next run may return again, because the disk failed while
+    /// the log was closed, or because there are too many ranges of settled records. Usually 0.
+    pub may_return: u64,
+    /// The error of the disk, if it failed.
+    pub failure: Option<String>,
+}
+
 /// An open log. Dropping it is the same as [`Log::close`].
 pub struct Log {
     shared: Arc<Shared>,
     dir: PathBuf,
     max_record: u64,
     max_ranges: usize,
-    thread: Option<JoinHandle<()>>,
+    /// `None` once the log is closed.
+    thread: Mutex<Option<JoinHandle<Closed>>>,
 }
 
 /// Appends records. All clones belong to the same log.
@@ -105,7 +128,7 @@ impl Log {
         let driven = Arc::clone(&shared);
         let thread = thread::Builder::new().name("log".to_owned());
         let thread = thread.spawn(move || drive(committer, &driven, lock));
-        let thread = Some(thread.map_err(at("start the thread of", &dir))?);
+        let thread = Mutex::new(Some(thread.map_err(at("start the thread of", &dir))?));
         let max_record = limits.segment_bytes / 2;
         Ok((Self { shared, dir, max_record, max_ranges, thread }, opened))
     }
@@ -187,12 +210,11 @@ impl Log {
     }
 
     /// Makes durable what waits, writes which records are settled, and closes the log. Records that cannot be made
-    /// durable, because the log is full or the disk fails, get [`NotDurable`].
-    pub fn close(mut self) {
-        self.stop();
-    }
-
-    fn stop(&mut self) {
+    /// durable, because the log is full or the disk fails, get [`NotDurable`]. Appenders and readers may exist longer
+    /// than the log is open.
+    ///
+    /// If the log is closed already, or if a callback of the log calls this, returns the default.
+    pub fn close(&self) -> Closed {
         let notify: Vec<_> = {
             let mut state = self.shared.lock();
             state.is_closed = true;
@@ -202,16 +224,17 @@ impl Log {
         };
         self.shared.work.notify_all();
         notify.into_iter().for_each(|it| it());
-        if let Some(thread) = self.thread.take() {
-            // A panic of a callback has ended the thread and was reported by the panic hook.
-            let _ = thread.join();
-        }
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // A callback that drops the last reference to the log runs on this thread, which cannot wait for itself.
+        let thread = thread.filter(|it| it.thread().id() != thread::current().id());
+        // A panic of a callback has ended the thread and was reported by the panic hook.
+        thread.and_then(|it| it.join().ok()).unwrap_or_default()
     }
 }
 
 impl Drop for Log {
     fn drop(&mut self) {
-        self.stop();
+        self.close();
     }
 }
 
@@ -305,10 +328,19 @@ impl Appender {
     }
 }
 
-/// Commits until the log is closed.
-fn drive(mut committer: Committer, shared: &Shared, lock: Arc<dyn DiskFile>) {
+/// Commits until the log is closed, and closes it.
+fn drive(mut committer: Committer, shared: &Shared, lock: Arc<dyn DiskFile>) -> Closed {
     let mut backoff = BACKOFF;
+    let mut fills = 0;
     loop {
+        if committer.fills_when_idle() && is_quiet(shared) {
+            fills += 1;
+            if fills >= FILLS_PER_POSITIONS {
+                fills = 0;
+                // The step reports the error if the disk still fails.
+                let _: Progress = committer.rest();
+            }
+        }
         // Set again by what happens during the step, so that nothing is missed.
         shared.lock().is_woken = false;
         let progress = committer.step();
@@ -359,10 +391,39 @@ fn drive(mut committer: Committer, shared: &Shared, lock: Arc<dyn DiskFile>) {
             }
         }
     }
-    for waiting in committer.close() {
+    let closed = close(&mut committer, shared);
+    for waiting in committer.take_lost() {
         (waiting.done)(Err(NotDurable::Closed));
     }
     drop(lock);
+    closed
+}
+
+/// Writes which records are settled, and repeats it for a while if the disk fails.
+fn close(committer: &mut Committer, shared: &Shared) -> Closed {
+    let mut written = committer.write_last_positions();
+    let mut backoff = BACKOFF;
+    for _ in 1..LAST_ATTEMPTS {
+        if written.is_ok() {
+            break;
+        }
+        // Nothing ends this wait.
+        drop(shared.work.wait_timeout_while(shared.lock(), backoff, |_| true));
+        backoff *= 2;
+        written = committer.write_last_positions();
+    }
+    let failure = written.err().map(|it| it.to_string());
+    Closed { may_return: committer.may_return(), failure }
+}
+
+/// Waits for a record. Returns whether there was none for a while.
+fn is_quiet(shared: &Shared) -> bool {
+    let state = shared.lock();
+    let waits = |it: &mut crate::state::State| it.waiting.is_empty() && !it.is_closed;
+    let waited = shared.work.wait_timeout_while(state, QUIET, waits);
+    let (state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+    drop(state);
+    waited.timed_out()
 }
 
 /// Waits, but not longer than until the log is closed.

@@ -129,8 +129,7 @@ impl PositionsFile {
         self.durable.iter().all(|it| it.covers(first, last))
     }
 
-    /// Returns what the newer block contains.
-    #[cfg(test)]
+    /// Returns the durable contents of the newer block.
     pub(crate) fn newest(&self) -> &Settled {
         &self.durable[(self.counter % 2) as usize]
     }

@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, mpsc};
 
 use tremor_log::{Log, OpenError, Opened, Options, Reason, record};
 
@@ -59,6 +59,35 @@ fn records_are_found_after_reopening() {
     let mut reader = log.reader();
     reader.seek(50);
     assert_eq!(reader.next().unwrap().map(|it| it.number), Some(50));
+}
+
+/// A callback may hold the last reference to the object that the log belongs to.
+#[test]
+fn log_that_its_callback_drops_is_closed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (log, _) = open(dir.path());
+    let appender = log.appender();
+    let dropped = Arc::new(Mutex::new(None));
+    let held = Arc::clone(&dropped);
+    let (sender, receiver) = mpsc::channel();
+    let done = move |result| {
+        drop(held.lock().unwrap().take());
+        sender.send(result).unwrap();
+    };
+    let lock = dropped.lock();
+    appender.append(record(b"first"), done).unwrap();
+    log.settle(1);
+    *lock.unwrap() = Some(log);
+    assert_eq!(receiver.recv().unwrap(), Ok(1));
+    // The thread of the log still has to write that the record is settled.
+    let opened = loop {
+        match Log::open(dir.path(), options()) {
+            Ok((_, opened)) => break opened,
+            Err(OpenError::InUse(_)) => std::thread::yield_now(),
+            Err(error) => panic!("{error}"),
+        }
+    };
+    assert_eq!(opened.records, 0);
 }
 
 #[test]

@@ -155,8 +155,10 @@ fn summarise(report: &Report, failure: &mut Failure) {
     let discarded = some(counts.discarded, "discarded");
     let dropped = some(counts.dropped, "dropped");
     let stored = some(counts.stored, "stored");
+    let redelivered = some(counts.redelivered, "redelivered");
     let text = format!(
-        "flow `{flow}`: {} events in, {} out, {} dead-lettered{discarded}{failed}{dropped}{stored}, {:.3} s",
+        "flow `{flow}`: {} events in, {} out, {} dead-lettered{discarded}{failed}{dropped}{stored}{redelivered}, \
+         {:.3} s",
         counts.events_in,
         counts.events_out,
         counts.dead_lettered,
@@ -171,6 +173,7 @@ fn summarise(report: &Report, failure: &mut Failure) {
         ("failed", counts.failed.into()),
         ("dropped", counts.dropped.into()),
         ("stored", counts.stored.into()),
+        ("redelivered", counts.redelivered.into()),
         ("elapsed_s", elapsed.as_secs_f64().into()),
     ]);
     logging::print(Level::INFO, &text, fields);

@@ -113,6 +113,7 @@ struct Component {
 #[derive(Clone, Copy, Deserialize)]
 struct Stored {
     now: u64,
+    redelivered: u64,
     bytes: u64,
     oldest_seconds: Option<f64>,
     damaged_parts: u64,
@@ -243,12 +244,15 @@ impl Connector {
 
 impl Stored {
     fn text(self) -> String {
-        let Self { now, bytes, oldest_seconds, damaged_parts } = self;
+        let Self { now, redelivered, bytes, oldest_seconds, damaged_parts } = self;
         #[expect(clippy::cast_precision_loss, reason = "it is shown with one digit")]
         let mut text = format!("has {now} events on disk, {:.1} MiB", bytes as f64 / 1_048_576.0);
         // Writing to a string cannot fail.
         if let Some(seconds) = oldest_seconds {
             _ = write!(text, ", the oldest for {seconds:.0} s");
+        }
+        if redelivered > 0 {
+            _ = write!(text, ", {redelivered} redelivered");
         }
         if damaged_parts > 0 {
             _ = write!(text, ", {damaged_parts} damaged parts");

@@ -195,6 +195,12 @@ fn about_stored(text: &mut Text, flows: &[FlowStatus]) {
     for ([flow, component, _], of) in stored() {
         text.sample(name, &[flow, component], of.now);
     }
+    let name = "tremor_stored_redelivered_events_total";
+    let help = "Events that a queue on disk has delivered again, because events of the same record were lost.";
+    text.family(name, Kind::Counter, help);
+    for ([flow, component, _], of) in stored() {
+        text.sample(name, &[flow, component], of.redelivered);
+    }
     let name = "tremor_stored_bytes";
     text.family(name, Kind::Gauge, "Bytes of the segments with these events.");
     for ([flow, component, _], of) in stored() {

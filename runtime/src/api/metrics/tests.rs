@@ -135,6 +135,7 @@ pub(in crate::api) fn flow() -> FlowStatus {
             stored: (kind == Kind::Sink).then_some(Stored {
                 at_start: 5,
                 now: 70,
+                redelivered: 6,
                 bytes: 4_096,
                 oldest_seconds: Some(1.5),
                 damaged_parts: 2,
@@ -193,6 +194,7 @@ fn text_is_valid_for_unusual_names_of_flows() {
     assert_eq!(find(&samples, "tremor_queue_bytes", &[("role", "sink")])[0].2, 900.0);
     for (name, expected) in [
         ("tremor_stored_events", 70.0),
+        ("tremor_stored_redelivered_events_total", 6.0),
         ("tremor_stored_bytes", 4_096.0),
         ("tremor_stored_oldest_seconds", 1.5),
         ("tremor_stored_damaged_parts_total", 2.0),

@@ -97,7 +97,8 @@ fn screen_of_80_columns_has_all_columns_aligned() {
 fn queue_on_disk_is_shown_with_its_age_and_damage() {
     let mut flows = waiting("in", "out");
     let stored = json!({
-        "at_start": 5, "now": 70, "bytes": 1_572_864, "oldest_seconds": 12.3, "damaged_parts": 0,
+        "at_start": 5, "now": 70, "redelivered": 0, "bytes": 1_572_864, "oldest_seconds": 12.3,
+        "damaged_parts": 0,
     });
     let mut show = |stored| {
         flows.flows[0].components[1].stored = Some(serde_json::from_value(stored).unwrap());
@@ -108,7 +109,9 @@ fn queue_on_disk_is_shown_with_its_age_and_damage() {
     let mut damaged = stored;
     damaged["damaged_parts"] = json!(2);
     damaged["oldest_seconds"] = json!(null);
-    assert_eq!(show(damaged), "orders/out has 70 events on disk, 1.5 MiB, 2 damaged parts");
+    damaged["redelivered"] = json!(3);
+    let expected = "orders/out has 70 events on disk, 1.5 MiB, 3 redelivered, 2 damaged parts";
+    assert_eq!(show(damaged), expected);
 }
 
 #[test]

@@ -210,16 +210,23 @@ impl DynConnector for QueueConnector {
                 return Ok(());
             }
             let stage = std::mem::replace(&mut *lock(&self.stage), Stage::Closed);
-            if matches!(stage, Stage::Opening(_)) {
-                let DiskQueue { name, path, .. } = &*self.queue;
-                tracing::warn!(
-                    component = %name, path = %path.display(),
-                    "the connector ends before its queue on disk is open: the events in the queue stay there, and the \
-                     report does not count them"
-                );
+            let DiskQueue { name, path, control, .. } = &*self.queue;
+            match stage {
+                Stage::Open(queue) => {
+                    let (name, flow) = (name.clone(), control.calls().flow().clone());
+                    // Closing makes durable what waits.
+                    blocking(move || log::within(&flow, || queue.close(&name))).await.map(drop)
+                }
+                Stage::Opening(opening) => {
+                    tracing::warn!(
+                        component = %name, path = %path.display(),
+                        "the connector ends before its queue on disk is open: the events in the queue stay there, and \
+                         the report does not count them"
+                    );
+                    blocking(move || drop(opening)).await
+                }
+                Stage::Closed => Ok(()),
             }
-            // Closing makes durable what waits.
-            blocking(move || drop(stage)).await
         })
     }
 }

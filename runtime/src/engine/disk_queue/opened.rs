@@ -14,7 +14,7 @@ use std::{
 };
 
 use tremor_abi::batch::HostBatch;
-use tremor_log::{Damage, Log, Opened, Status};
+use tremor_log::{Closed, Damage, Log, Opened, Status};
 use tremor_pdk::{Acks, Batch, Result, lock};
 
 use super::{
@@ -165,6 +165,22 @@ impl OpenQueue {
         }
     }
 
+    /// Closes the log, also if records that wait for the disk still use the queue. Returns an upper bound of the number
+    /// of records that have ended and may be delivered again by the next run, and reports them. Blocks the thread.
+    pub(super) fn close(&self, component: &str) -> u64 {
+        // Ends the connection, so that a thread that drops records drops no further one: it would not become durable.
+        lock(&self.state).connections += 1;
+        let Closed { may_return, failure } = self.log.close();
+        if may_return > 0 {
+            tracing::warn!(
+                component, path = %self.path.display(), records = may_return, error = failure,
+                "could not write to the disk which records of the queue have ended; the next run may deliver their \
+                 events again, although this run does not count them as stored"
+            );
+        }
+        may_return
+    }
+
     /// Forgets the records that an earlier connection has handed out, because the source of this connection reads them
     /// again.
     pub(super) fn begin_connection(&self) {
@@ -296,6 +312,8 @@ impl OpenQueue {
             return Some(false);
         }
         state.dropped_to = number;
+        // Settled before the connection can end, because the log may be closed then.
+        self.log.settle(number);
         drop(state);
         self.recent.drop_to(number);
         self.end_record(number, events);
@@ -431,6 +449,7 @@ impl Acks for QueueAcks {
         if let Some(record) = self.0.take(pull)
             && !self.0.control.has_reached(Phase::Draining)
         {
+            self.0.counters.redeliver(record.events);
             self.0.deliver_again(record);
         }
         Ok(())

@@ -1,5 +1,6 @@
 //! Tests of the source and the sink of a queue on disk, with a log on the file system.
 
+mod closing;
 mod recent;
 
 use std::{
@@ -218,6 +219,7 @@ fn record_without_an_answer_is_handed_out_again() {
     pulls.acks.ack(2).unwrap();
     pulls.acks.ack(3).unwrap();
     assert_eq!(folder.stored(), (0, 0));
+    assert_eq!(folder.counters.stored().redelivered, 2);
 }
 
 /// The next run delivers it.

@@ -242,7 +242,8 @@ impl Runs {
         let sinks = report.components.iter().filter(|it| it.kind == Kind::Sink);
         let delivered: u64 = sinks.map(|it| it.counts.delivered).sum();
         let ends = delivered + failed + dropped + discarded + stored;
-        assert_eq!(events_in + counts.stored_at_start, ends, "{:?}: {report:?}", self.when_full);
+        let begins = events_in + counts.stored_at_start + counts.redelivered;
+        assert_eq!(begins, ends, "{:?}: {report:?}", self.when_full);
         // If the disk fails while the log is closed, the log forgets what was settled last.
         let is_less = counts.stored_at_start < self.stored;
         let is_more = counts.stored_at_start > self.stored && !self.has_failed;

@@ -215,6 +215,9 @@ pub struct Counts {
     pub stored: u64,
     /// Events that were in queues on disk when these were opened.
     pub stored_at_start: u64,
+    /// Events that queues on disk have delivered again, because events of the same record were lost without an answer.
+    /// Each of them is counted twice, by its first outcome and by its last one.
+    pub redelivered: u64,
     /// Failed events whose source is not notified, because it requests no acknowledgements. Excludes `undelivered`.
     pub unrecoverable: u64,
     /// Events that failed when the flow ended, because they were not delivered by then, and whose source is not
@@ -227,9 +230,10 @@ impl Counts {
     pub(crate) fn of(components: &[Component]) -> Self {
         let mut sum = Self::default();
         for Component { kind, counts, stored, .. } in components {
-            let Stored { at_start, now, .. } = stored.unwrap_or_default();
+            let Stored { at_start, now, redelivered, .. } = stored.unwrap_or_default();
             sum.stored += now;
             sum.stored_at_start += at_start;
+            sum.redelivered += redelivered;
             match kind {
                 Role::Source => sum.events_in += counts.taken,
                 Role::Sink => sum.events_out += counts.delivered.saturating_sub(counts.letters),
@@ -248,7 +252,7 @@ impl Counts {
     /// Returns the counts of a flow that was abandoned because calls of its components hang. Events that were read or
     /// created, and whose outcome is unknown, count as failed.
     pub(crate) fn with_remainder_failed(mut self, components: &[Component]) -> Self {
-        let mut entered = self.events_in + self.stored_at_start;
+        let mut entered = self.events_in + self.stored_at_start + self.redelivered;
         let mut ended = self.discarded + self.failed + self.dropped + self.stored;
         for Component { kind, counts, .. } in components {
             entered += counts.created;

@@ -16,6 +16,9 @@ pub struct Stored {
     pub at_start: u64,
     /// Events that the queue contains now: durable ones that the sink has not delivered.
     pub now: u64,
+    /// Events of records that the queue delivers again in this run, because events of them were lost without an answer.
+    /// The sink and other components count the events of such a record once more, by what became of each of them first.
+    pub redelivered: u64,
     /// Bytes of the segments with these events. Updated once a second.
     pub bytes: u64,
     /// Age of the oldest of these events in seconds; `None` if there is none. Updated once a second.
@@ -35,6 +38,7 @@ pub(crate) struct StoredCounters {
     added: AtomicU64,
     /// Events that were settled in this run.
     settled: AtomicU64,
+    redelivered: AtomicU64,
     bytes: AtomicU64,
     damaged_parts: AtomicU64,
     /// Age of the oldest event in ns; [`NONE`] if there is none.
@@ -58,6 +62,12 @@ impl StoredCounters {
         self.settled.fetch_add(events, Ordering::Relaxed);
     }
 
+    /// Counts the events of a record that is delivered again. Call this after the first outcome of each of them was
+    /// counted.
+    pub(crate) fn redeliver(&self, events: u64) {
+        self.redelivered.fetch_add(events, Ordering::Relaxed);
+    }
+
     /// Sets the bytes of the segments, the number of damaged parts, and the age of the oldest event.
     pub(crate) fn set_condition(&self, bytes: u64, damaged_parts: u64, oldest: Option<Duration>) {
         self.bytes.store(bytes, Ordering::Relaxed);
@@ -79,6 +89,7 @@ impl StoredCounters {
         Stored {
             at_start,
             now: (at_start + added).saturating_sub(settled),
+            redelivered: self.redelivered.load(Ordering::Relaxed),
             bytes: self.bytes.load(Ordering::Relaxed),
             oldest_seconds: (oldest != NONE).then(|| Duration::from_nanos(oldest).as_secs_f64()),
             damaged_parts: self.damaged_parts.load(Ordering::Relaxed),

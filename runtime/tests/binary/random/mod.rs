@@ -203,6 +203,7 @@ fn balance(asked: &Asked) {
         if stored.is_object() {
             assert_eq!(stored["now"], 0, "{component}");
             entered += stored["at_start"].as_u64().unwrap();
+            entered += stored["redelivered"].as_u64().unwrap();
         }
         // The next component has taken the events that a component passed on.
         entered += sum(if role == "source" { &["taken", "created"] } else { &["created"] });
