@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import decimal
 import marshal
+import re
 import struct
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
@@ -46,6 +47,7 @@ _IN_NODES = 1 << 31
 _DELTA, _CHECKSUM = 1, 2
 _MINOR = 1
 _MAX_DEPTH = 512
+_JSON_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?", re.ASCII)
 
 (_NULL, _BOOL, _INT, _UINT, _FLOAT, _STRING, _BYTES, _ARRAY, _OBJECT, _NUMBER) = range(10)
 
@@ -264,9 +266,13 @@ class Frame:
 
 
 def _number(text: str) -> Any:
+    """Returns the number with this text: an integer, or a float, or a decimal if it exceeds these."""
+    if not _JSON_NUMBER.fullmatch(text):
+        raise FrameError("the text of a number is not a JSON number")
     try:
         return int(text)
     except ValueError:
+        # It has a fraction or an exponent, or more digits than Python converts.
         number = float(text)
         return number if abs(number) != float("inf") else decimal.Decimal(text)
 

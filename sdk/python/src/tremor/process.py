@@ -311,6 +311,8 @@ def _serve(process: Process, connectors: Sequence[Type[Component]]) -> None:
     settings = hello.json()
     logging.getLogger().addHandler(Handler(process.log))
     process.set_level(hello.b)
+    # Its lines of the level debug describe the event loops of this package.
+    logging.getLogger("asyncio").setLevel(logging.INFO)
     try:
         confine(settings.get("memory"))
         name = settings["connector"]

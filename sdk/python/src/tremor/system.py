@@ -43,13 +43,16 @@ def is_started_by_runtime() -> bool:
 
 def take_descriptors() -> Tuple[int, int]:
     """Returns the socket and the file of frames. Standard input becomes empty, and standard output is standard error."""
+    # The streams were opened for the former descriptors. What was printed before went to the file.
+    _flush()
+    printed = os.lseek(1, 0, os.SEEK_CUR)
+    if printed:
+        os.write(2, os.pread(1, min(printed, 1 << 16), 0))
     socket, memory = os.dup(0), os.dup(1)
     empty = os.open(os.devnull, os.O_RDONLY)
     os.dup2(empty, 0)
     os.close(empty)
     os.dup2(2, 1)
-    # The streams were opened for the former descriptors. What was printed before is written to standard error.
-    _flush()
     sys.stdin = open(0, closefd=False)
     sys.stdout = open(1, "w", buffering=1, errors="backslashreplace", closefd=False)
     return socket, memory
