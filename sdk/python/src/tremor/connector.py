@@ -204,8 +204,8 @@ class Component:
     name: str = ""
     #: A dataclass with the keys of the configuration, or `None`.
     Config: Optional[Type[Any]] = None
-    #: The default codec. With `json`, events are values, and otherwise bytes. `None`: the flow has to set the codec.
-    codec: Optional[str] = "json"
+    #: The codec, unless the flow sets another one. With `json`, events are values, and otherwise bytes.
+    codec: str = "json"
 
     def __init__(self, config: Any, host: Host) -> None:
         """Prepares the connector. Do not connect here, and start nothing."""
@@ -250,14 +250,11 @@ class Component:
         """Returns the entry of the manifest."""
         about = (inspect.getdoc(cls) or "").strip().partition("\n")[0] if cls.__doc__ else ""
         sides = cls._sides()
-        return {
-            "name": cls._name(),
-            "about": about,
-            "source": sides.source,
-            "sink": sides.sink,
-            "codec": cls.codec,
-            "config": schema(cls.Config),
-        }
+        described: Dict[str, Any] = {"name": cls._name()}
+        if about:
+            described["about"] = about
+        described.update(source=sides.source, sink=sides.sink, codec=cls.codec, config=schema(cls.Config))
+        return described
 
 
 class Source(Component, SourceHalf):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from typing import Any, Dict, List, Optional, Sequence, Type
 
@@ -48,6 +49,9 @@ def manifest(
 ) -> Dict[str, Any]:
     """Returns the manifest of a plugin, which tremor reads from a file `NAME.plugin.json`."""
     names = [it._name() for it in connectors]
+    for it in names:
+        if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", it):
+            raise ValueError(f"invalid name `{it}`: expected ASCII letters, digits, `_`, `-` and `.`")
     twice = next((it for it in names if names.count(it) > 1), None)
     if twice:
         raise ValueError(f"two connectors have the name `{twice}`")
