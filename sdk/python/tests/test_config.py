@@ -90,6 +90,17 @@ class Schemas(unittest.TestCase):
         with self.assertRaisesRegex(Error, "unknown key `x`"):
             load(None, {"x": 1})
 
+    def test_reserved_words_can_be_keys(self) -> None:
+        @dataclass
+        class Range:
+            from_: int
+            to: int = 3
+
+        self.assertEqual(schema(Range)["required"], ["from"])
+        self.assertEqual(load(Range, {"from": 1}), Range(1))
+        with self.assertRaisesRegex(Error, "missing key `from`"):
+            load(Range, {})
+
     def test_unsupported_type_names_the_key(self) -> None:
         @dataclass
         class Odd:

@@ -131,6 +131,20 @@ class Batch(_Cancellable, Sequence[Event]):
         self._cache: Dict[int, Any] = {}
         self._rejected: Dict[int, Error] = {}
 
+    @classmethod
+    def of(cls, events: Iterable[Any], *, metadata: Any = None, origin: Optional[str] = None) -> Batch:
+        """Creates a batch of values, or of bytes, for a test."""
+        pull = Pull()
+        for event in events:
+            push = pull.push_bytes if isinstance(event, bytes) else pull.push
+            push(event, metadata=metadata, origin=origin)
+        return cls(Frame(pull._frame()))
+
+    @property
+    def rejected(self) -> Dict[int, Error]:
+        """The errors of the rejected events, by position."""
+        return dict(self._rejected)
+
     def _need_json(self) -> None:
         if not self._is_json:
             raise TypeError('the connector has another codec than "json": use `data` or `text`')
@@ -325,6 +339,15 @@ class Pull(_Cancellable):
         at = writer.locate(metadata) if metadata is not None else 0
         by = writer.locate(origin) if origin is not None else 0
         writer.add(data, flags, stream, at, by, ingest_ns)
+
+    def data(self) -> List[bytes]:
+        """Returns the messages and fragments that were added, for a test."""
+        frame = Frame(self._frame())
+        return [frame.raw(index) for index, event in enumerate(frame.events) if event[0] == RAW]
+
+    def values(self) -> List[Any]:
+        """Returns the values that were added, decoded from JSON, for a test."""
+        return [values.decode(data) for data in self.data()]
 
     def _frame(self) -> bytes:
         return self._writer.finish()

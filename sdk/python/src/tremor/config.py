@@ -7,6 +7,7 @@ import dataclasses
 import difflib
 import enum
 import inspect
+import keyword
 import pathlib
 import re
 import sys
@@ -96,7 +97,9 @@ def option(
 class _Key(typing.NamedTuple):
     """A key of a dataclass."""
 
+    #: Name in flow files, and of the field: a field `from_` stands for the key `from`, because Python reserves that word.
     name: str
+    field: str
     type: Any
     about: str
     minimum: Optional[float]
@@ -121,10 +124,13 @@ def _keys(config: Type[Any]) -> List[_Key]:
         if default is dataclasses.MISSING and field.default_factory is not dataclasses.MISSING:
             default = field.default_factory()
         is_required = default is dataclasses.MISSING
-        keys.append(
-            _Key(field.name, hint, about, known.get("minimum"), known.get("maximum"), is_required, default)
-        )
+        limits = (known.get("minimum"), known.get("maximum"))
+        keys.append(_Key(_key_of(field.name), field.name, hint, about, *limits, is_required, default))
     return keys
+
+
+def _key_of(field: str) -> str:
+    return field[:-1] if field.endswith("_") and keyword.iskeyword(field[:-1]) else field
 
 
 def _is_config(hint: Any) -> bool:
@@ -134,7 +140,8 @@ def _is_config(hint: Any) -> bool:
 def _plain(value: Any) -> Any:
     """Returns the form that a default has in a flow file."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value) if f.init}
+        fields = [it.name for it in dataclasses.fields(value) if it.init]
+        return {_key_of(it): _plain(getattr(value, it)) for it in fields}
     if isinstance(value, Duration):
         millis = round(value * 1000)
         return f"{millis // 1000}s" if millis % 1000 == 0 else f"{millis}ms"
@@ -354,10 +361,9 @@ def _load_keys(config: Type[Any], value: Dict[str, Any], where: str, faults: Lis
             if key.is_required:
                 faults.append(f"missing key `{path}`")
             elif key.type in (Duration, ByteSize) and key.default is not None:
-                given[name] = key.type(key.default)
+                given[key.field] = key.type(key.default)
             continue
-        given[name] = _load(key.type, value[name], path, faults)
-        number = given[name]
+        number = given[key.field] = _load(key.type, value[name], path, faults)
         if isinstance(number, (int, float)):
             if key.minimum is not None and number < key.minimum:
                 faults.append(f"`{path}`: expected at least {key.minimum}")

@@ -70,7 +70,7 @@ class SessionSink(tremor.Sink):
     async def deliver(self, batch: tremor.Batch) -> None:
         for event in batch:
             await self.handle(event)
-        self.delivered.add(len(batch) - len(batch._ranges()))
+        self.delivered.add(len(batch) - len(batch.rejected))
 
     async def handle(self, event: tremor.Event) -> None:
         value, host = event.value, self.host
