@@ -195,7 +195,12 @@ pub(super) const STEPS: [Step; 21] = [
         python::check,
         Reads {
             modules: &["python"],
-            files: &["sdk/python/", "tests/fixtures/sessions/", "tremor-pdk/abi/tests/golden/"],
+            files: &[
+                "docs/plugins/python.md",
+                "sdk/python/",
+                "tests/fixtures/sessions/",
+                "tremor-pdk/abi/tests/golden/",
+            ],
             ..NOTHING
         },
     )
