@@ -29,7 +29,7 @@ _CANCEL = 5.0
 
 def caught(error: BaseException) -> Error:
     """Converts an exception of the author. Logs where it was raised, unless the author has chosen its kind."""
-    if not isinstance(error, (Error, OSError, asyncio.CancelledError)):
+    if not isinstance(error, (Error, OSError)):
         _log.error("exception in the plugin", exc_info=(type(error), error, error.__traceback__))
     return from_exception(error)
 
@@ -147,8 +147,8 @@ class SourceTask(_Half):
         outcome: Any
         try:
             outcome = await result
-        except asyncio.CancelledError:
-            outcome = None
+        except asyncio.CancelledError as error:
+            outcome = None if pull.is_given_up or self._fault else error
         except SystemExit:
             raise
         except BaseException as error:
@@ -325,8 +325,8 @@ class SinkTask(_Half):
         outcome: Optional[BaseException] = None
         try:
             await result
-        except asyncio.CancelledError:
-            outcome = _cancelled()
+        except asyncio.CancelledError as error:
+            outcome = _cancelled() if delivery.is_given_up else error
         except SystemExit:
             raise
         except BaseException as error:
