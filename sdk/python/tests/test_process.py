@@ -33,18 +33,19 @@ def sink(name: str, config: Any = None, **options: Any) -> Runtime:
     return runtime
 
 
-class Pulls(unittest.TestCase):
-    @staticmethod
-    def wait_for_waits(runtime: Runtime, number: int) -> None:
-        """Waits until `number` pulls have begun to wait."""
-        while runtime.logs.count((3, "waits")) < number:
-            runtime.keep(runtime.receive())
+def wait_for(runtime: Runtime, text: str, number: int) -> None:
+    """Waits until a line was logged `number` times."""
+    while runtime.logs.count((3, text)) < number:
+        runtime.keep(runtime.receive())
 
+
+class Pulls(unittest.TestCase):
     def test_ping_names_a_blocked_pull_and_the_pull_is_answered_later(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "go")
             with source("blocking", {"path": path}) as runtime:
                 call = runtime.begin_pull()
+                wait_for(runtime, "blocks", 1)
                 runtime.ping()
                 blocking = [runtime.ping() for _ in range(5)]
                 self.assertEqual(blocking, [blocking[0]] * 5)
@@ -60,7 +61,10 @@ class Pulls(unittest.TestCase):
             first = runtime.pull()
             self.assertEqual((first.values, first.idle), (["first"], 1.5))
             call = runtime.begin_pull()
-            self.wait_for_waits(runtime, 1)
+            wait_for(runtime, "waits", 1)
+            # The thread may be between its log line and the wait for a moment.
+            while runtime.ping() or runtime.ping():
+                pass
             self.assertEqual([runtime.ping() for _ in range(5)], [0] * 5)
             runtime.give_up()
             self.assertEqual(runtime.end_pull(call).values, [{"acked": [], "given_up": True}])
@@ -69,12 +73,12 @@ class Pulls(unittest.TestCase):
         with source("waiting") as runtime:
             runtime.pull()
             call = runtime.begin_pull()
-            self.wait_for_waits(runtime, 1)
+            wait_for(runtime, "waits", 1)
             runtime.ack(1)
             # The pull returns so that its thread can handle the acknowledgement.
             self.assertEqual(runtime.end_pull(call).values, [{"acked": [], "given_up": False}])
             call = runtime.begin_pull()
-            self.wait_for_waits(runtime, 2)
+            wait_for(runtime, "waits", 2)
             runtime.give_up()
             self.assertEqual(runtime.end_pull(call).values, [{"acked": [1], "given_up": True}])
 

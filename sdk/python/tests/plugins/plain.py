@@ -35,6 +35,7 @@ class Blocking(tremor.Source):
     Config = PathConfig
 
     def pull(self, pull: tremor.Pull) -> None:
+        self.host.log.info("blocks")
         wait_for(self.config.path)
         pull.push("late")
 
