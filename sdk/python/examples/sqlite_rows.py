@@ -30,6 +30,7 @@ class SqliteRows(tremor.Source):
         self.position = self.marks.committed
 
     def pull(self, pull):
+        self.checkpoint.store(self.marks.committed, interval=1)
         rewind = self.marks.rewind()
         if rewind is not None:
             self.position = rewind
@@ -46,10 +47,12 @@ class SqliteRows(tremor.Source):
 
     def ack(self, pull):
         self.marks.ack(pull)
-        self.checkpoint.store(self.marks.committed)
 
     def fail(self, pull, ranges):
         self.marks.fail(pull, ranges)
+
+    def close(self):
+        self.checkpoint.store(self.marks.committed)
 
     def disconnect(self):
         self.database.close()

@@ -27,7 +27,6 @@ class Templates(unittest.TestCase):
         """Writes the files of a plugin to the folder."""
         names = {
             "plugin.py": "my_plugin.py",
-            "test_plugin.py": "test_my_plugin.py",
             "plugin.json": "my-plugin.plugin.json",
             "gitignore": ".gitignore",
         }

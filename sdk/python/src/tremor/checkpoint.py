@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
 from typing import Any, Optional
 
 from .errors import Error
@@ -24,6 +25,7 @@ class Checkpoint:
         Raises an error of the kind configuration if another process uses the file, or if its contents are not JSON.
         """
         self._path = os.path.abspath(path)
+        self._stored: Optional[float] = None
         self._lock: Optional[int] = os.open(self._path + ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             try:
@@ -51,11 +53,16 @@ class Checkpoint:
         """The value that was stored last, or the default."""
         return self._value
 
-    def store(self, value: Any) -> None:
-        """Replaces the value, which JSON must be able to represent. Does nothing if the value is equal."""
+    def store(self, value: Any, *, interval: float = 0.0) -> None:
+        """Replaces the value, which JSON must be able to represent.
+
+        Does nothing if the value is equal, or if the last value was stored less than `interval` seconds ago, because
+        a write takes milliseconds on many disks. Store the last value without an interval.
+        """
         if self._lock is None:
             raise ValueError("the checkpoint is closed")
-        if value == self._value:
+        now = time.monotonic()
+        if value == self._value or (self._stored is not None and now - self._stored < interval):
             return
         temporary = self._path + ".new"
         with open(temporary, "w", encoding="utf-8") as file:
@@ -68,7 +75,7 @@ class Checkpoint:
             os.fsync(folder)
         finally:
             os.close(folder)
-        self._value = value
+        self._value, self._stored = value, now
 
     def close(self) -> None:
         """Lets others use the file."""
