@@ -138,7 +138,7 @@ class Deliveries(unittest.TestCase):
             self.assertRegex(error.message, r"^KeyError: 'missing' \(plain\.py:\d+, in handle\)$")
             level, text = runtime.logs[-1]
             self.assertEqual(level, 1)
-            self.assertIn("Traceback (most recent call last)", text)
+            self.assertRegex(text, r'Traceback \(most recent call last\):\n  File ".*plain\.py"')
             self.assertEqual(runtime.deliver(["fine"]), {})
 
     def test_kinds_of_exceptions_and_causes_are_kept(self) -> None:

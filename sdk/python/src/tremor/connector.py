@@ -243,7 +243,7 @@ class Component:
 
     @classmethod
     def _name(cls) -> str:
-        return cls.name or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
+        return cls.name or re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", cls.__name__).lower()
 
     @classmethod
     def _describe(cls) -> Dict[str, Any]:

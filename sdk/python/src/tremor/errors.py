@@ -216,6 +216,14 @@ def describe(error: BaseException) -> str:
     return "".join(traceback.format_exception_only(type(error), error)).strip()
 
 
+def of_author(trace: Optional[TracebackType]) -> Optional[TracebackType]:
+    """Returns the traceback without its first frames, which are of this package, or all of it if no other follows."""
+    found = trace
+    while found is not None and found.tb_frame.f_code.co_filename.startswith(_PACKAGE):
+        found = found.tb_next
+    return found or trace
+
+
 def location(trace: Optional[TracebackType]) -> str:
     """Returns the file, line and function of the innermost frame outside of this package, or an empty text."""
     frames = [f for f in traceback.extract_tb(trace) if not f.filename.startswith(_PACKAGE)]

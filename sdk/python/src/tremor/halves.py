@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set
 
 from .batch import FINISHED, Batch, Idle, Pull
 from .connector import Grant, SinkHalf, SourceHalf
-from .errors import Error, from_exception
+from .errors import Error, from_exception, of_author
 from .frame import FrameError
 from .memory import PULLS
 from .message import MAX_BODY, Flags, Kind, Message, body
@@ -30,7 +30,7 @@ _CANCEL = 5.0
 def caught(error: BaseException) -> Error:
     """Converts an exception of the author. Logs where it was raised, unless the author has chosen its kind."""
     if not isinstance(error, (Error, OSError)):
-        _log.error("exception in the plugin", exc_info=(type(error), error, error.__traceback__))
+        _log.error("exception in the plugin", exc_info=(type(error), error, of_author(error.__traceback__)))
     return from_exception(error)
 
 
