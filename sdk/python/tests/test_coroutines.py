@@ -112,6 +112,15 @@ class Sinks(unittest.TestCase):
             self.assertEqual(runtime.logs[-1], (3, "given up: True"))
             self.assertEqual(runtime.deliver(["thread"]), {})
 
+    def test_end_of_the_connection_cancels_deliveries(self) -> None:
+        with connected("blocking", source=False) as runtime:
+            runtime.begin_delivery(["block"])
+            wait_for(runtime, "blocks")
+            runtime.send(Kind.DROP_SINK)
+            runtime.connect(source=False)
+            self.assertEqual(runtime.logs[-1], (3, "given up: True"))
+            self.assertEqual(runtime.deliver(["thread"]), {})
+
     def test_cancelled_task_of_the_author_fails_the_delivery(self) -> None:
         with connected("blocking", source=False) as runtime, self.assertRaises(Error) as caught:
             runtime.deliver(["cancelled"])

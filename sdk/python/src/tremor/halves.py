@@ -45,19 +45,22 @@ class _Half:
         #: Is set when nothing of the half runs any more.
         self.ended: concurrent.futures.Future[None] = concurrent.futures.Future()
         self._serial = Serial(worker)
+        #: `True` once the runtime has dropped the half: it ignores answers.
+        self._is_silent = False
         self._is_dropped = False
 
     def call(self, kind: Kind, call: int, function: Callable[[], Any]) -> None:
         """Calls a method, and answers the call with its outcome."""
 
         def done(_: Any, error: Optional[BaseException]) -> None:
-            if not self._is_dropped:
+            if not self._is_silent:
                 self.process.answer(kind, call, None if error is None else caught(error))
 
         self._serial.add(function, done)
 
     def post_drop(self) -> None:
-        """Ends the half. Is called by the main thread."""
+        """Ends the half. Is called by the main thread, or by that of the connector."""
+        self._is_silent = True
         self.worker.post(self.drop)
 
     def drop(self) -> None:
@@ -113,6 +116,13 @@ class SourceTask(_Half):
             pull._interrupt(True)
             self.worker.post(self._give_up, pull)
 
+    def post_drop(self) -> None:
+        self._is_silent = True
+        pull = self._pull
+        if pull is not None:
+            pull._interrupt(True)
+        super().post_drop()
+
     def post_notification(self, message: Message) -> None:
         """Passes on an acknowledgement, the state of the circuit breaker, or the end."""
         pull = self._pull
@@ -123,7 +133,7 @@ class SourceTask(_Half):
     # The thread of the worker calls the following ones.
 
     def _begin(self, pull: Pull, call: int) -> None:
-        if self._is_dropped:
+        if self._is_silent:
             return
         if self._fault is not None:
             self._answer(pull, call, None)
@@ -160,7 +170,7 @@ class SourceTask(_Half):
         """Answers a pull with its events, and with the result or the exception of the method."""
         if self._pull is pull:
             self._pull = None
-        if self._is_dropped:
+        if self._is_silent:
             return
         flags, wait, length, fault = Flags.ANSWER, 0, 0, self._fault
         self._fault = None
@@ -201,6 +211,7 @@ class SourceTask(_Half):
         return [self._task]
 
     def _notify(self, message: Message) -> None:
+        # Acknowledgements that were sent before the end are handled.
         if self._is_dropped:
             return
         kind, half = message.kind, self.half
@@ -260,6 +271,13 @@ class _Delivery:
         self.is_given_up = False
         self.task: Optional[asyncio.Future[Any]] = None
 
+    def give_up(self) -> None:
+        """Asks the delivery to return. Is called by the main thread."""
+        self.is_given_up = True
+        batch = self.batch
+        if batch is not None:
+            batch._interrupt(True)
+
 
 class SinkTask(_Half):
     """Calls the sink of a connection."""
@@ -282,11 +300,14 @@ class SinkTask(_Half):
         """Cancels the delivery in a slot."""
         delivery = self._deliveries.get(slot)
         if delivery is not None:
-            delivery.is_given_up = True
-            batch = delivery.batch
-            if batch is not None:
-                batch._interrupt(True)
+            delivery.give_up()
             self.worker.post(self._give_up, delivery)
+
+    def post_drop(self) -> None:
+        self._is_silent = True
+        for delivery in list(self._deliveries.values()):
+            delivery.give_up()
+        super().post_drop()
 
     def post_call(self, message: Message) -> None:
         """Passes on GRANT, TICK, FLUSH or CLOSE_SINK."""
@@ -295,7 +316,7 @@ class SinkTask(_Half):
     # The thread of the worker calls the following ones.
 
     def _begin(self, delivery: _Delivery, message: Message) -> None:
-        if self._is_dropped:
+        if self._is_silent:
             return
         if delivery.is_given_up:
             self._answer(delivery, message, _cancelled())
@@ -338,7 +359,7 @@ class SinkTask(_Half):
         """Answers a delivery: with an error, with the rejected events, or without a body."""
         if self._deliveries.get(message.slot) is delivery:
             del self._deliveries[message.slot]
-        if self._is_dropped:
+        if self._is_silent:
             return
         flags, text = Flags.ANSWER, b""
         if error is None and delivery.batch is not None and delivery.batch._rejected:
@@ -363,7 +384,7 @@ class SinkTask(_Half):
         return list(tasks)
 
     def _call(self, message: Message) -> None:
-        if self._is_dropped:
+        if self._is_silent:
             return
         half = self.half
         if message.kind == Kind.GRANT:
