@@ -197,13 +197,19 @@ class Deliveries(unittest.TestCase):
             for slot, length in ((1, 0), (1, 64), (1, 1 << 40), (5_000, 64)):
                 with self.assertRaises(Error) as caught:
                     runtime.call(Kind.DELIVER, slot=slot, a=length)
-                self.assertIn("invalid frame", caught.exception.message)
+                self.assertIn("cannot read the events of the runtime", caught.exception.message)
             self.assertEqual(runtime.deliver(["fine"]), {})
 
     def test_large_batches_are_delivered(self) -> None:
         with sink("faulty", memory=1 << 30) as runtime:
             self.assertEqual(runtime.deliver(["x" * (30 << 20)]), {})
             self.assertEqual(runtime.deliver(["x"] * 65_535), {})
+
+    def test_batch_beyond_the_memory_is_an_error(self) -> None:
+        with sink("faulty", memory=64 << 20) as runtime:
+            error = self.fails(runtime, "x" * (50 << 20))
+            self.assertEqual((error.kind, error.policy), (ErrorKind.SHORTAGE, ErrorPolicy.RETRY))
+            self.assertEqual(runtime.deliver(["fine"]), {})
 
     def test_error_of_a_tick_keeps_its_policy(self) -> None:
         with sink("metrics") as runtime, self.assertRaises(Error) as caught:
@@ -272,6 +278,13 @@ class Connectors(unittest.TestCase):
         with source("blocking", {"path": "/nonexistent/file"}) as runtime:
             runtime.begin_pull()
             self.assertEqual(runtime.end(), 0)
+
+    def test_oversized_message_ends_the_process(self) -> None:
+        with source("blocking", {"path": "/nonexistent/file"}) as runtime:
+            runtime._socket.sendall(b"\xff" * 32)
+            self.assertEqual(runtime.process.wait(30), 1)
+            self.assertEqual(runtime.end(), 1)
+            self.assertIn("a message has a body of 4294967295 bytes", runtime.stderr)
 
     def test_process_ends_with_its_runtime(self) -> None:
         with sink("faulty") as runtime:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set
 
 from .batch import FINISHED, Batch, Idle, Pull
 from .connector import Grant, SinkHalf, SourceHalf
-from .errors import Error, from_exception, of_author
+from .errors import Error, describe, from_exception, of_author
 from .frame import FrameError
 from .memory import PULLS
 from .message import MAX_BODY, Flags, Kind, Message, body
@@ -32,6 +32,12 @@ def caught(error: BaseException) -> Error:
     if not isinstance(error, (Error, OSError)):
         _log.error("exception in the plugin", exc_info=(type(error), error, of_author(error.__traceback__)))
     return from_exception(error)
+
+
+def _while(action: str, error: BaseException) -> Error:
+    """Returns an error that says what this package was doing."""
+    kind = from_exception(error).kind
+    return Error(f"{action}: {describe(error)}", kind=kind)
 
 
 class _Half:
@@ -193,8 +199,8 @@ class SourceTask(_Half):
                 frame = pull._frame()
                 self.process.memory.write(PULLS, frame)
                 length = len(frame)
-            except (FrameError, OSError) as error:
-                fault = Error.internal(f"cannot send events to the runtime: {error}")
+            except (FrameError, OSError, MemoryError) as error:
+                fault = _while("cannot send events to the runtime", error)
         text = b""
         if fault is not None:
             flags, wait, text = Flags.ANSWER | Flags.ERROR, 0, body(fault.to_body())
@@ -324,8 +330,8 @@ class SinkTask(_Half):
         try:
             frame = self.process.memory.read(message.slot, message.a)
             batch = Batch(frame, self.is_json, self.worker.wait)
-        except (FrameError, OSError) as error:
-            self._answer(delivery, message, Error.internal(f"the runtime sent an invalid frame: {error}"))
+        except (FrameError, OSError, MemoryError) as error:
+            self._answer(delivery, message, _while("cannot read the events of the runtime", error))
             return
         delivery.batch = batch
         if delivery.is_given_up:
