@@ -116,7 +116,8 @@ class Pulls(unittest.TestCase):
             answer = runtime.pull()
             assert answer.error is not None
             self.assertEqual(answer.values, ["kept"])
-            self.assertRegex(answer.error.message, r"a value of type object has no form in JSON \(plain.py:\d+, in pull\)")
+            expected = r"a value of type object has no form in JSON \(plain.py:\d+, in pull\)"
+            self.assertRegex(answer.error.message, expected)
         with source("wrong", {"path": "large"}) as runtime:
             answer = runtime.pull()
             assert answer.error is not None and answer.frame is not None

@@ -41,7 +41,13 @@ class Templates(unittest.TestCase):
     def run_python(self, *arguments: str) -> str:
         command: List[str] = [sys.executable, "-W", "error", *arguments]
         done = subprocess.run(
-            command, cwd=self.folder, env=environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60
+            command,
+            cwd=self.folder,
+            env=environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
         )
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout

@@ -308,7 +308,7 @@ class Connector(Component):
     has_sink: bool = True
 
     def connect(self, wanted: Sides) -> Union[Halves, Awaitable[Halves]]:
-        """Connects to the peer, and returns at least the wanted halves. Is called again after the connection was lost."""
+        """Connects to the peer, and returns at least the wanted halves. Is called again after a lost connection."""
         raise NotImplementedError
 
     def close(self) -> Maybe:

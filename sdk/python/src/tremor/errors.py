@@ -1,4 +1,4 @@
-"""Errors of plugins: a kind says what happened, and a policy how the runtime reacts."""
+"""Errors of plugins: a kind for what happened, and a policy for how the runtime reacts."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def caught(error: BaseException) -> Error:
 
 
 def _while(action: str, error: BaseException) -> Error:
-    """Returns an error that says what this package was doing."""
+    """Returns an error whose message begins with what this package was doing."""
     kind = from_exception(error).kind
     return Error(f"{action}: {describe(error)}", kind=kind)
 

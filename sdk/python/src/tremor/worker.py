@@ -82,8 +82,8 @@ class Worker:
     def blocked(self) -> int:
         """Returns a number that identifies what blocks the thread, or 0. Is called by the main thread.
 
-        Each call asks the thread for a sign of life. If the thread has not answered before the next call, it is blocked,
-        and the number stays the same until it answers.
+        Each call asks the thread for a sign of life. If the thread has not answered before the next call, it is
+        blocked, and the number stays the same until it answers.
         """
         if self._is_in_wait:
             self._probe = 0
