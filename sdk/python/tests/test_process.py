@@ -283,7 +283,7 @@ class Connectors(unittest.TestCase):
     def test_oversized_message_ends_the_process(self) -> None:
         with source("blocking", {"path": "/nonexistent/file"}) as runtime:
             runtime._socket.sendall(b"\xff" * 32)
-            self.assertEqual(runtime.process.wait(30), 1)
+            self.assertEqual(runtime.process.wait(60), 1)
             self.assertEqual(runtime.end(), 1)
             self.assertIn("a message has a body of 4294967295 bytes", runtime.stderr)
 
@@ -292,7 +292,7 @@ class Connectors(unittest.TestCase):
             os.kill(runtime.process.pid, signal.SIGSTOP)
             runtime._socket.close()
             os.kill(runtime.process.pid, signal.SIGCONT)
-            self.assertEqual(runtime.process.wait(30), 0)
+            self.assertEqual(runtime.process.wait(60), 0)
 
 
 if __name__ == "__main__":

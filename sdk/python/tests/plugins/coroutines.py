@@ -81,7 +81,7 @@ class Blocking(tremor.Sink):
     async def deliver(self, batch: tremor.Batch) -> None:
         if batch[0].value == "block":
             self.host.log.info("blocks")
-            assert batch.wait(30), "the runtime cancels the delivery"
+            assert batch.wait(60), "the runtime cancels the delivery"
             self.host.log.info("given up: %s", batch.is_given_up)
         elif batch[0].value == "thread":
             found = await asyncio.get_running_loop().run_in_executor(None, threading.current_thread)
