@@ -33,6 +33,7 @@ mod poster;
 mod power_loss;
 mod process;
 mod project;
+mod python;
 mod reloads;
 mod restarts;
 mod samples;

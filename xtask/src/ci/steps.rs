@@ -6,8 +6,8 @@ use super::{packages, passed, tests};
 use crate::inputs::{Reads, Sources};
 use crate::project::{Skipped, cargo, run as run_command};
 use crate::{
-    book, boundary, crash, demo, deny, faults, models, new_plugin, outage, perf_gate, restarts,
-    scripts, servers, tidy, workspaces,
+    book, boundary, crash, demo, deny, faults, models, new_plugin, outage, perf_gate, python,
+    restarts, scripts, servers, tidy, workspaces,
 };
 
 /// A check with the name that reports use.
@@ -98,7 +98,7 @@ const fn scenario(modules: &'static [&'static str]) -> Reads {
 const TOOLS: &[&str] = &["codecs-plugins/", "connectors-plugins/"];
 
 /// The steps. Those of each load run in this order, beside those of the other load.
-pub(super) const STEPS: [Step; 20] = [
+pub(super) const STEPS: [Step; 21] = [
     Step::always("fmt", || done(run_command(cargo(["fmt", "--all", "--check"])))),
     Step::always("tidy", || done(tidy::run())),
     Step::parts("clippy", packages::clippy),
@@ -191,6 +191,21 @@ pub(super) const STEPS: [Step; 20] = [
     )
     .on_one_processor(),
     Step::remembered(
+        "python",
+        python::check,
+        Reads {
+            modules: &["python"],
+            files: &[
+                "docs/plugins/python.md",
+                "sdk/python/",
+                "tests/fixtures/sessions/",
+                "tremor-pdk/abi/tests/golden/",
+            ],
+            ..NOTHING
+        },
+    )
+    .on_one_processor(),
+    Step::remembered(
         "scripts",
         scripts::check,
         Reads {
@@ -269,9 +284,15 @@ mod unit_tests {
     fn change_of_the_kit_runs_every_step_that_builds_a_plugin() {
         let readers = readers("tremor-pdk/abi/src/lib.rs");
         for step in STEPS.iter().filter(|step| matches!(step.check, Check::Remembered(..))) {
-            let builds_plugins = !["deny", "scripts", "book"].contains(&step.name);
+            let builds_plugins = !["deny", "python", "scripts", "book"].contains(&step.name);
             assert_eq!(readers.contains(step.name), builds_plugins, "{}", step.name);
         }
+    }
+
+    #[test]
+    fn change_of_a_session_runs_the_package_for_python() {
+        assert!(readers("tests/fixtures/sessions/check.session").contains("python"));
+        assert!(readers("sdk/python/src/tremor/frame.py").contains("python"));
     }
 
     #[test]
