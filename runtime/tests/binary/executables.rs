@@ -100,7 +100,10 @@ fn check(command: &Json) -> Run {
 #[test]
 fn command_that_cannot_be_run_names_its_program() {
     for (command, parts) in [
-        ("no-such-program", ["`no-such-program` was not found in PATH", "install `no-such-program`"]),
+        (
+            "no-such-program",
+            ["`no-such-program` was not found in PATH", "install `no-such-program`"],
+        ),
         ("./run", ["/./run` does not exist", "relative to the folder of the manifest"]),
         ("./flow.yaml", ["/./flow.yaml` is not executable", "`chmod +x "]),
     ] {
@@ -219,7 +222,10 @@ fn library_with_the_same_connector_is_a_conflict() {
     let scene = scene(FLOW, &working());
     fs::copy(library("fixture-relay"), scene.path().join("librelay.so")).unwrap();
     let run = scene.tremor(&["check", "flow.yaml"]);
-    run.expect(2, &["two plugins provide the connector `relay`", "./relays.plugin.json (relays 1.2.3)"]);
+    run.expect(
+        2,
+        &["two plugins provide the connector `relay`", "./relays.plugin.json (relays 1.2.3)"],
+    );
 }
 
 #[test]
@@ -244,10 +250,35 @@ links: [input -> output]";
 fn lines_on_standard_error_are_logged() {
     let script = "echo hello from the plugin >&2; exec \"$0\" \"$@\"";
     let command = working()["command"].clone();
-    let command = [vec!["sh".into(), "-c".into(), script.into()], command.as_array().unwrap().clone()];
+    let command =
+        [vec!["sh".into(), "-c".into(), script.into()], command.as_array().unwrap().clone()];
     let scene = scene(FLOW, &manifest(&command.concat().into()));
     let mut running = Running::of(scene, &["flow.yaml"], |command| command);
     let line = running.until("stderr: hello from the plugin");
     assert!(line.contains("component=\"input\""), "{line}");
     running.end().expect(0, &["1000 events in, 1000 out"]);
+}
+
+#[test]
+fn verify_checks_start_protocol_and_configuration() {
+    let scene = scene(FLOW, &working());
+    let run = scene.tremor(&["plugin", "verify", "relays.plugin.json"]);
+    for part in ["passed   names", "SKIPPED  makes: the configuration is rejected", "count"] {
+        assert!(run.stdout.contains(part), "`{part}` is not in:\n{}", run.stdout);
+    }
+    run.expect(2, &["1 components need a configuration"]);
+    let scene = scene.write("relay.json", br#"{"count": 1}"#);
+    let verify = ["plugin", "verify", "relays.plugin.json", "--config", "relay=relay.json"];
+    let run = scene.tremor(&verify);
+    for part in ["passed   makes", "SKIPPED  pulls: not checked for executables", "5 checks passed"]
+    {
+        assert!(run.stdout.contains(part), "`{part}` is not in:\n{}", run.stdout);
+    }
+    run.expect(0, &[]);
+    let scene = scene.write("x.plugin.json", manifest(&json!(["false"])).to_string().as_bytes());
+    let run = scene.tremor(&["plugin", "verify", "x.plugin.json"]);
+    let fault =
+        "FAILED   makes: `false` for the connector `relay`: its process ended with exit status 1";
+    assert!(run.stdout.contains(fault), "{}", run.stdout);
+    run.expect(1, &[]);
 }

@@ -201,14 +201,19 @@ fn ask_executable(script: &str, timeout: Duration) -> Error {
 }
 
 /// An answer to the call 1 of kind 1, HELLO, of a process that speaks version 1.
-const WELCOME: &str = r"printf '\0\0\0\0\1\0\1\0\1\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0' >&0;";
+const WELCOME: &str =
+    r"printf '\0\0\0\0\1\0\1\0\1\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0' >&0;";
 
 #[test]
 fn silent_executable_is_killed_at_the_limit() {
     let error = ask_executable("echo waits >&2; exec sleep 600", Duration::from_millis(300));
     assert_eq!(error.kind(), ErrorKind::Describe);
     let text = error.to_string();
-    for part in ["x.plugin.json: `sh -c ", "for the connector `numbers`", "did not answer HELLO within 300ms"] {
+    for part in [
+        "x.plugin.json: `sh -c ",
+        "for the connector `numbers`",
+        "did not answer HELLO within 300ms",
+    ] {
         assert!(text.contains(part), "`{part}` is not in: {text}");
     }
     let script = format!("{WELCOME} exec sleep 600");
