@@ -2,7 +2,7 @@
 //!
 //! The executable is the binary itself, which loads a library of a fixture, so that no other language is needed.
 
-use std::{fs, os::unix::fs::PermissionsExt};
+use std::{fs, os::unix::fs::PermissionsExt, process::Command};
 
 use serde_json::{Value as Json, json};
 
@@ -84,12 +84,6 @@ links: [input -> output]";
     asked.until(path, |it| it["state"] == "running" && it["restarts"] == 1);
     let log = asked.end();
     assert!(log.contains("its process ended: SIGKILL"), "{log}");
-}
-
-#[test]
-fn memory_limit_holds_for_an_executable() {
-    let run = check(&json!(["sh", "-c", "ulimit -d >&2; exit 3"]));
-    run.expect(2, &["its process ended with exit status 3", "standard error: 262144"]);
 }
 
 /// Checks a flow whose plugin has this command.
@@ -247,14 +241,15 @@ links: [input -> output]";
 }
 
 #[test]
-fn lines_on_standard_error_are_logged() {
-    let script = "echo hello from the plugin >&2; exec \"$0\" \"$@\"";
+fn standard_error_is_logged_and_memory_limited() {
+    let script = "echo the limit is $(ulimit -d) >&2; exec \"$0\" \"$@\"";
     let command = working()["command"].clone();
     let command =
         [vec!["sh".into(), "-c".into(), script.into()], command.as_array().unwrap().clone()];
-    let scene = scene(FLOW, &manifest(&command.concat().into()));
+    let flow = FLOW.replace("relay,", "relay, isolation: process, memory: 64MiB,");
+    let scene = scene(&flow, &manifest(&command.concat().into()));
     let mut running = Running::of(scene, &["flow.yaml"], |command| command);
-    let line = running.until("stderr: hello from the plugin");
+    let line = running.until("stderr: the limit is 65536");
     assert!(line.contains("component=\"input\""), "{line}");
     running.end().expect(0, &["1000 events in, 1000 out"]);
 }
@@ -281,4 +276,34 @@ fn verify_checks_start_protocol_and_configuration() {
         "FAILED   makes: `false` for the connector `relay`: its process ended with exit status 1";
     assert!(run.stdout.contains(fault), "{}", run.stdout);
     run.expect(1, &[]);
+}
+
+#[test]
+fn new_plugins_in_python_run_in_their_flows() {
+    let python = Command::new("python3").arg("--version").output();
+    if !python.is_ok_and(|it| it.status.success()) {
+        eprintln!("SKIPPED: there is no `python3`");
+        return;
+    }
+    let scene = Scene::new("");
+    for kind in ["source", "sink"] {
+        let name = format!("new-{kind}");
+        scene.tremor(&["plugin", "new", &name, "--lang", "python", "--kind", kind]).expect(0, &[]);
+    }
+    let run = scene.tremor(&["run", "new-source/flow.yaml"]);
+    run.expect(0, &["3 events in, 3 out"]);
+    assert_eq!(run.stdout, "3\n2\n1\n");
+    let run = scene.tremor(&["run", "new-sink/flow.yaml"]);
+    run.expect(0, &["3 events in, 3 out", "got "]);
+    let run = scene
+        .write(
+            "flow.yaml",
+            b"plugins: [new-source]
+connectors:
+  input: { type: new-source, config: { from: -1 } }
+  output: { type: stdio, codec: json, postprocessors: [lines] }
+links: [input -> output]",
+        )
+        .tremor(&["check", "flow.yaml"]);
+    run.expect(2, &["flow.yaml:3:", "from"]);
 }

@@ -18,7 +18,6 @@ use serde_json::Value as Json;
 use tremor_pdk::{Result, Sides};
 
 use super::{
-    MEMORY,
     group::{Group, command},
     memory::Memory,
     message::{Kind, Message, Parser, flags},
@@ -32,6 +31,10 @@ use crate::{
 
 /// Name of the component in the process, because the question belongs to no flow.
 const COMPONENT: &str = "check";
+
+/// Maximum number of bytes of memory of the process. A flow may set more than its default, and the check must not fail
+/// where the flow would run.
+const MEMORY: u64 = 4 << 30;
 
 /// Maximum number of bytes of standard error that are kept.
 const MAX_STDERR: usize = 16 << 10;
