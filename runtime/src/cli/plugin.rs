@@ -29,7 +29,7 @@ pub(crate) enum Command {
     },
     /// Describes a library: its metadata, its components and their configurations.
     Inspect {
-        /// Library, or name of a component.
+        /// Library, manifest of an executable, or name of a component.
         path: PathBuf,
         /// Prints JSON, with the schema of each configuration.
         #[arg(long)]

@@ -28,7 +28,7 @@ pub(super) const LARGEST: u64 = 1 << 20;
 /// Codec of a connector whose manifest names none.
 const CODEC: &str = "json";
 
-/// Maximum number of characters of a wrong value that a message shows.
+/// Maximum number of characters of a command, or of a wrong value, that a message shows.
 const SHOWN: usize = 60;
 
 /// The program of a plugin, and the connectors that it provides.
@@ -133,7 +133,8 @@ impl Executable {
     /// Returns the path of the program if it is named by a path.
     pub(super) fn named_program(&self) -> Option<PathBuf> {
         let name = &self.command[0];
-        name.contains('/').then(|| self.folder.join(name))
+        let path = name.strip_prefix("./").unwrap_or(name);
+        name.contains('/').then(|| self.folder.join(path))
     }
 
     /// Finds the program: at its path, or in the folders of `PATH`.
@@ -173,10 +174,10 @@ impl Executable {
     }
 }
 
-/// Displays the command.
+/// Displays the beginning of the command.
 impl fmt::Display for Executable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.command.join(" "))
+        f.write_str(&shortened(self.command.join(" ")))
     }
 }
 
@@ -278,13 +279,18 @@ impl<'m> Object<'m> {
     }
 }
 
-/// Returns the beginning of a value, for messages.
+/// Returns a value for messages.
 fn shown(value: &Json) -> String {
-    let text = value.to_string();
-    match text.char_indices().nth(SHOWN) {
-        Some((end, _)) => format!("`{}…`", &text[..end]),
-        None => format!("`{text}`"),
+    format!("`{}`", shortened(value.to_string()))
+}
+
+/// Returns the beginning of a text.
+fn shortened(mut text: String) -> String {
+    if let Some((end, _)) = text.char_indices().nth(SHOWN) {
+        text.truncate(end);
+        text.push('…');
     }
+    text
 }
 
 #[cfg(test)]
@@ -431,7 +437,7 @@ mod tests {
         let error = of("no-such-program").unwrap_err().to_string();
         assert!(error.contains("`no-such-program` was not found in PATH"), "{error}");
         let error = of("./run").unwrap_err().to_string();
-        assert!(error.contains("`/plugins/./run` does not exist"), "{error}");
+        assert!(error.contains("`/plugins/run` does not exist"), "{error}");
         let error = of("/etc/passwd").unwrap_err().to_string();
         assert!(error.contains("`/etc/passwd` is not executable"), "{error}");
     }

@@ -183,7 +183,15 @@ mod tests {
 
     #[test]
     fn only_listed_variables_are_inherited() {
-        for name in ["PATH", "LC_ALL", "AWS_REGION", "HTTPS_PROXY", "HTTP_PROXY"] {
+        for name in [
+            "PATH",
+            "PYTHONPATH",
+            "VIRTUAL_ENV",
+            "LC_ALL",
+            "AWS_REGION",
+            "HTTPS_PROXY",
+            "HTTP_PROXY",
+        ] {
             assert!(is_inherited(name), "{name}");
         }
         for name in ["TREMOR_LOG", "PATHS", "LD_PRELOAD", "DATABASE_PASSWORD", "NOTIFY_SOCKET"] {

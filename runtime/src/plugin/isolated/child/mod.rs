@@ -132,11 +132,7 @@ pub fn exec_main(memory: u64, command: &[OsString]) -> ExitCode {
         Err(error) => error,
     };
     let program = command.first().map(|it| it.display().to_string()).unwrap_or_default();
-    let help = match error.raw_os_error() {
-        Some(libc::ENOEXEC) => "; a script begins with `#!` and the path of its interpreter",
-        _ => "",
-    };
-    _ = writeln!(io::stderr(), "cannot run `{program}`: {error}{help}");
+    _ = writeln!(io::stderr(), "cannot run `{program}`: {error}");
     confine::exit(127)
 }
 
