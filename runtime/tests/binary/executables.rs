@@ -138,7 +138,7 @@ fn configuration_is_checked_by_schema_and_process() {
     for (config, parts) in [
         ("{ count: 2000 }", ["flow.yaml:3:", "`count` is 2000, at most 1,000"]),
         ("{ counts: 2 }", ["flow.yaml:3:", "counts"]),
-        ("{ count: many }", ["flow.yaml:3:", "integer"]),
+        ("{ count: many }", ["flow.yaml:3:", "expected a whole number"]),
     ] {
         let flow = FLOW.replace("{ count: 1000 }", config);
         scene(&flow, &working()).tremor(&["check", "flow.yaml"]).expect(2, &parts);
