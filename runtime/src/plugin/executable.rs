@@ -5,15 +5,20 @@
 use std::{
     collections::BTreeMap,
     env, fmt,
+    fs::File,
+    io::Read,
     path::{self, Path, PathBuf},
 };
 
-use rustix::fs::{Access, access};
+use rustix::fs::Access;
 use serde_json::{Map, Value as Json};
 use tremor_abi::metadata::{ArtefactMetadata, Metadata};
 use tremor_pdk::Sides;
 
-use super::{Error, ErrorKind};
+use super::{
+    Error, ErrorKind,
+    access::{self, Objection},
+};
 use crate::is_name;
 
 /// Version of the protocol between the runtime and the processes of plugins.
@@ -23,7 +28,7 @@ pub(super) const PROTOCOL: u64 = 1;
 const SUFFIX: &str = ".plugin.json";
 
 /// Maximum size of a manifest, in bytes.
-pub(super) const LARGEST: u64 = 1 << 20;
+const LARGEST: u64 = 1 << 20;
 
 /// Codec of a connector whose manifest names none.
 const CODEC: &str = "json";
@@ -56,16 +61,38 @@ pub(super) fn is_manifest(path: &Path) -> bool {
 }
 
 impl Executable {
+    /// Reads a manifest. `canonical` is its path without symbolic links.
+    ///
+    /// # Errors
+    /// Errors of [`Self::parse`], and kind [`Unreadable`](ErrorKind::Unreadable).
+    pub(super) fn read(
+        path: &Path,
+        canonical: &Path,
+        file: &File,
+    ) -> Result<(Metadata, Self), Error> {
+        let mut text = Vec::new();
+        let unreadable = |why: &dyn fmt::Display| {
+            Error::new(ErrorKind::Unreadable, path, format_args!("cannot be read: {why}"))
+        };
+        file.take(LARGEST + 1).read_to_end(&mut text).map_err(|error| unreadable(&error))?;
+        if text.len() as u64 > LARGEST {
+            return Err(unreadable(&"larger than 1 MiB, too large for the manifest of a plugin"));
+        }
+        Self::parse(path, canonical.parent().unwrap_or(Path::new("/")), &text)
+    }
+
+    /// Returns the objection to running the program, if it is named by a path.
+    pub(super) fn objection(&self) -> Option<Objection> {
+        let program = self.named_program()?;
+        access::objection(&program, &program.canonicalize().ok()?)
+    }
+
     /// Reads the manifest `text` of the file `path`, which is in `folder`. Unknown keys are ignored.
     ///
     /// # Errors
     /// Kinds [`BadMetadata`](ErrorKind::BadMetadata), and [`AbiVersion`](ErrorKind::AbiVersion) if the plugin was
     /// written for another version of the protocol.
-    pub(super) fn parse(
-        path: &Path,
-        folder: &Path,
-        text: &[u8],
-    ) -> Result<(Metadata, Self), Error> {
+    fn parse(path: &Path, folder: &Path, text: &[u8]) -> Result<(Metadata, Self), Error> {
         let json: Json = serde_json::from_slice(text).map_err(|error| {
             Error::new(
                 ErrorKind::BadMetadata,
@@ -131,7 +158,7 @@ impl Executable {
     }
 
     /// Returns the path of the program if it is named by a path.
-    pub(super) fn named_program(&self) -> Option<PathBuf> {
+    fn named_program(&self) -> Option<PathBuf> {
         let name = &self.command[0];
         let path = name.strip_prefix("./").unwrap_or(name);
         name.contains('/').then(|| self.folder.join(path))
@@ -144,7 +171,8 @@ impl Executable {
     /// # Errors
     /// Kind [`Describe`](ErrorKind::Describe), if there is no such program that this process may run.
     pub(super) fn program(&self, manifest: &Path) -> Result<PathBuf, Error> {
-        let is_program = |path: &Path| path.is_file() && access(path, Access::EXEC_OK).is_ok();
+        let is_program =
+            |path: &Path| path.is_file() && rustix::fs::access(path, Access::EXEC_OK).is_ok();
         let failed =
             |message: fmt::Arguments<'_>| Error::new(ErrorKind::Describe, manifest, message);
         let name = &self.command[0];

@@ -211,13 +211,13 @@ impl Library {
         let canonical = path.canonicalize().map_err(failed)?;
         let (file, about) = open(&canonical).map_err(failed)?;
         let (metadata, finds_others, executable, abi) = if executable::is_manifest(path) {
-            let (metadata, executable) = manifest(path, &canonical, &file)?;
+            let (metadata, executable) = Executable::read(path, &canonical, &file)?;
             (metadata, false, Some(Arc::new(executable)), AbiVersion::CURRENT)
         } else {
             let cache = ReadCache::new(&file);
             let image = image::read(path, &cache)?;
             let metadata = metadata(path, image.metadata)?;
-            let abi = version_of(path, &metadata)?;
+            let abi = parse_version(path, &metadata.abi)?;
             (metadata, image.finds_others, None, abi)
         };
         // The data is consistent only if the file was not written to while it was being read.
@@ -275,13 +275,9 @@ impl Library {
         if self.is_linked() {
             return None;
         }
+        let of_program = || self.executable.as_deref().and_then(Executable::objection);
         let own = access::objection(&self.path, &self.canonical);
-        if own.as_ref().is_some_and(|it| it.is_grave) {
-            return own;
-        }
-        let program = self.executable.as_deref().and_then(Executable::named_program);
-        let of_program = program.and_then(|it| access::objection(&it, &it.canonicalize().ok()?));
-        of_program.or(own)
+        if own.as_ref().is_some_and(|it| it.is_grave) { own } else { of_program().or(own) }
     }
 
     /// Returns the path as it was given.
@@ -389,34 +385,19 @@ fn metadata(path: &Path, section: &[u8]) -> Result<Metadata, Error> {
     serde_json::from_slice(json).map_err(|error| bad_metadata(path, error))
 }
 
-/// Reads a manifest.
-fn manifest(path: &Path, canonical: &Path, file: &File) -> Result<(Metadata, Executable), Error> {
-    let mut text = Vec::new();
-    let read = file.take(executable::LARGEST + 1).read_to_end(&mut text);
-    read.map_err(|error| unreadable(path, &error))?;
-    if text.len() as u64 > executable::LARGEST {
-        let message = "larger than 1 MiB, too large for the manifest of a plugin";
-        return Err(Error::new(ErrorKind::Unreadable, path, message));
-    }
-    Executable::parse(path, canonical.parent().unwrap_or(Path::new("/")), &text)
-}
-
-fn version_of(path: &Path, metadata: &Metadata) -> Result<AbiVersion, Error> {
-    parse_version(&metadata.abi).ok_or_else(|| {
-        let message = format!("invalid ABI version `{}`: expected MAJOR.MINOR", metadata.abi);
-        bad_metadata(path, message)
-    })
-}
-
 fn bad_metadata(path: &Path, why: impl fmt::Display) -> Error {
     Error::new(ErrorKind::BadMetadata, path, format!("invalid metadata of the plugin: {why}")).help(
         format!("rebuild the plugin with a `tremor-pdk` that supports ABI {}", AbiVersion::CURRENT),
     )
 }
 
-fn parse_version(text: &str) -> Option<AbiVersion> {
-    let (major, minor) = text.split_once('.')?;
-    Some(AbiVersion { major: major.parse().ok()?, minor: minor.parse().ok()? })
+fn parse_version(path: &Path, text: &str) -> Result<AbiVersion, Error> {
+    let parts = text.split_once('.');
+    let numbers = parts.and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
+    let (major, minor) = numbers.ok_or_else(|| {
+        bad_metadata(path, format!("invalid ABI version `{text}`: expected MAJOR.MINOR"))
+    })?;
+    Ok(AbiVersion { major, minor })
 }
 
 #[cfg(test)]

@@ -228,7 +228,7 @@ fn executable_that_sends_no_message_is_named() {
 }
 
 #[test]
-fn executable_that_closes_the_connection_is_given_time_to_explain() {
+fn executable_that_closes_the_connection_may_explain_why() {
     let script = format!("{WELCOME} exec 0>&-; echo gone >&2; exit 4");
     let text = ask_executable(&script, LONG).to_string();
     let expected = "its process ended with exit status 4; last lines of its standard error: gone";
