@@ -1,5 +1,6 @@
-"""The build backend of this package (PEP 517 and 660). It needs only the standard library, so that `pip install .` works
-without a network.
+"""The build backend of this package (PEP 517 and 660).
+
+It needs only the standard library, so that `pip install .` works without a network.
 """
 
 from __future__ import annotations

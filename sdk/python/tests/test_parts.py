@@ -285,7 +285,7 @@ class Manifests(unittest.TestCase):
         class Bad(tremor.Sink):
             name = "no good"
 
-        class ManyWordsHTTP(tremor.Sink):
+        class HTTPOfManyWords(tremor.Sink):
             """About."""
 
             Config: Optional[Any] = None
@@ -293,8 +293,8 @@ class Manifests(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "invalid name `no good`"):
             tremor.manifest([Bad])
         with self.assertRaisesRegex(ValueError, "two connectors have the name"):
-            tremor.manifest([ManyWordsHTTP, ManyWordsHTTP])
-        self.assertEqual(tremor.manifest([ManyWordsHTTP])["connectors"][0]["name"], "many_words_http")
+            tremor.manifest([HTTPOfManyWords, HTTPOfManyWords])
+        self.assertEqual(tremor.manifest([HTTPOfManyWords])["connectors"][0]["name"], "http_of_many_words")
         Bad.name = "x"
         self.assertNotIn("about", tremor.manifest([Bad])["connectors"][0])
 

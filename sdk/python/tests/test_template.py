@@ -27,7 +27,6 @@ class Templates(unittest.TestCase):
         """Writes the files of a plugin to the folder."""
         names = {
             "plugin.py": "my_plugin.py",
-            "test_plugin.py": "test_my_plugin.py",
             "plugin.json": "my-plugin.plugin.json",
             "gitignore": ".gitignore",
         }
@@ -42,7 +41,13 @@ class Templates(unittest.TestCase):
     def run_python(self, *arguments: str) -> str:
         command: List[str] = [sys.executable, "-W", "error", *arguments]
         done = subprocess.run(
-            command, cwd=self.folder, env=environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60
+            command,
+            cwd=self.folder,
+            env=environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
         )
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout

@@ -25,6 +25,7 @@ A connector is a class with a name, a configuration, and methods that the runtim
 """
 
 from .batch import FINISHED, Batch, Event, Idle, Pull
+from .checkpoint import Checkpoint
 from .config import ByteSize, Duration, Secret, option
 from .connector import (
     Acks,
@@ -50,6 +51,7 @@ __all__ = [
     "Acks",
     "Batch",
     "ByteSize",
+    "Checkpoint",
     "Component",
     "Connector",
     "Counter",

@@ -317,7 +317,9 @@ class Pull(_Cancellable):
         """Ends a byte stream. With `aborted`, the beginning of a message at its end is discarded."""
         self._writer.add_end(stream, aborted)
 
-    def extend(self, items: Iterable[Any], *, metadata: Any = None, origin: Optional[str] = None, stream: int = 0) -> None:
+    def extend(
+        self, items: Iterable[Any], *, metadata: Any = None, origin: Optional[str] = None, stream: int = 0
+    ) -> None:
         """Adds several values, as `push` does."""
         if not self._is_json:
             for item in items:

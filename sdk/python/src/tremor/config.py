@@ -97,7 +97,7 @@ def option(
 class _Key(typing.NamedTuple):
     """A key of a dataclass."""
 
-    #: Name in flow files, and of the field: a field `from_` stands for the key `from`, because Python reserves that word.
+    #: Name in flow files, and that of the field. The field `from_` stands for the key `from`, which Python reserves.
     name: str
     field: str
     type: Any
@@ -292,7 +292,8 @@ def _load_one(hint: Any, value: Any, where: str, faults: List[str]) -> Any:
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
         return _choose(value, {_plain(it): it for it in hint})
     if hint in (Duration, ByteSize):
-        text = _expect(str, "a text with a unit, such as `10s`" if hint is Duration else "a text with a unit, such as `1MiB`", value)
+        example = "10s" if hint is Duration else "1MiB"
+        text = _expect(str, f"a text with a unit, such as `{example}`", value)
         try:
             return hint.parse(text)
         except ValueError as error:

@@ -243,7 +243,7 @@ class Component:
 
     @classmethod
     def _name(cls) -> str:
-        return cls.name or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
+        return cls.name or re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", cls.__name__).lower()
 
     @classmethod
     def _describe(cls) -> Dict[str, Any]:
@@ -308,7 +308,7 @@ class Connector(Component):
     has_sink: bool = True
 
     def connect(self, wanted: Sides) -> Union[Halves, Awaitable[Halves]]:
-        """Connects to the peer, and returns at least the wanted halves. Is called again after the connection was lost."""
+        """Connects to the peer, and returns at least the wanted halves. Is called again after a lost connection."""
         raise NotImplementedError
 
     def close(self) -> Maybe:

@@ -1,4 +1,4 @@
-"""Errors of plugins: a kind says what happened, and a policy how the runtime reacts."""
+"""Errors of plugins: a kind for what happened, and a policy for how the runtime reacts."""
 
 from __future__ import annotations
 
@@ -214,6 +214,14 @@ def describe(error: BaseException) -> str:
     if isinstance(error, Error):
         return error.message
     return "".join(traceback.format_exception_only(type(error), error)).strip()
+
+
+def of_author(trace: Optional[TracebackType]) -> Optional[TracebackType]:
+    """Returns the traceback without its first frames, which are of this package, or all of it if no other follows."""
+    found = trace
+    while found is not None and found.tb_frame.f_code.co_filename.startswith(_PACKAGE):
+        found = found.tb_next
+    return found or trace
 
 
 def location(trace: Optional[TracebackType]) -> str:

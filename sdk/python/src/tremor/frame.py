@@ -355,7 +355,7 @@ class FrameWriter:
         """Adds metadata or an origin, if the frame does not have it yet, and returns its location."""
         key: object
         try:
-            # Distinguishes 1, 1.0 and True, and does not hold a value that the caller may change.
+            # Distinguishes 1, 1.0 and True, and does not keep a value that the caller may change.
             key = marshal.dumps(value, 2)
         except ValueError:
             key = None

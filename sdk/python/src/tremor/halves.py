@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set
 
 from .batch import FINISHED, Batch, Idle, Pull
 from .connector import Grant, SinkHalf, SourceHalf
-from .errors import Error, from_exception
+from .errors import Error, describe, from_exception, of_author
 from .frame import FrameError
 from .memory import PULLS
 from .message import MAX_BODY, Flags, Kind, Message, body
@@ -29,9 +29,15 @@ _CANCEL = 5.0
 
 def caught(error: BaseException) -> Error:
     """Converts an exception of the author. Logs where it was raised, unless the author has chosen its kind."""
-    if not isinstance(error, (Error, OSError, asyncio.CancelledError)):
-        _log.error("exception in the plugin", exc_info=(type(error), error, error.__traceback__))
+    if not isinstance(error, (Error, OSError)):
+        _log.error("exception in the plugin", exc_info=(type(error), error, of_author(error.__traceback__)))
     return from_exception(error)
+
+
+def _while(action: str, error: BaseException) -> Error:
+    """Returns an error whose message begins with what this package was doing."""
+    kind = from_exception(error).kind
+    return Error(f"{action}: {describe(error)}", kind=kind)
 
 
 class _Half:
@@ -45,19 +51,22 @@ class _Half:
         #: Is set when nothing of the half runs any more.
         self.ended: concurrent.futures.Future[None] = concurrent.futures.Future()
         self._serial = Serial(worker)
+        #: `True` once the runtime has dropped the half: it ignores answers.
+        self._is_silent = False
         self._is_dropped = False
 
     def call(self, kind: Kind, call: int, function: Callable[[], Any]) -> None:
         """Calls a method, and answers the call with its outcome."""
 
         def done(_: Any, error: Optional[BaseException]) -> None:
-            if not self._is_dropped:
+            if not self._is_silent:
                 self.process.answer(kind, call, None if error is None else caught(error))
 
         self._serial.add(function, done)
 
     def post_drop(self) -> None:
-        """Ends the half. Is called by the main thread."""
+        """Ends the half. Is called by the main thread, or by that of the connector."""
+        self._is_silent = True
         self.worker.post(self.drop)
 
     def drop(self) -> None:
@@ -113,6 +122,13 @@ class SourceTask(_Half):
             pull._interrupt(True)
             self.worker.post(self._give_up, pull)
 
+    def post_drop(self) -> None:
+        self._is_silent = True
+        pull = self._pull
+        if pull is not None:
+            pull._interrupt(True)
+        super().post_drop()
+
     def post_notification(self, message: Message) -> None:
         """Passes on an acknowledgement, the state of the circuit breaker, or the end."""
         pull = self._pull
@@ -123,7 +139,7 @@ class SourceTask(_Half):
     # The thread of the worker calls the following ones.
 
     def _begin(self, pull: Pull, call: int) -> None:
-        if self._is_dropped:
+        if self._is_silent:
             return
         if self._fault is not None:
             self._answer(pull, call, None)
@@ -147,8 +163,8 @@ class SourceTask(_Half):
         outcome: Any
         try:
             outcome = await result
-        except asyncio.CancelledError:
-            outcome = None
+        except asyncio.CancelledError as error:
+            outcome = None if pull.is_given_up or self._fault else error
         except SystemExit:
             raise
         except BaseException as error:
@@ -160,7 +176,7 @@ class SourceTask(_Half):
         """Answers a pull with its events, and with the result or the exception of the method."""
         if self._pull is pull:
             self._pull = None
-        if self._is_dropped:
+        if self._is_silent:
             return
         flags, wait, length, fault = Flags.ANSWER, 0, 0, self._fault
         self._fault = None
@@ -183,8 +199,8 @@ class SourceTask(_Half):
                 frame = pull._frame()
                 self.process.memory.write(PULLS, frame)
                 length = len(frame)
-            except (FrameError, OSError) as error:
-                fault = Error.internal(f"cannot send events to the runtime: {error}")
+            except (FrameError, OSError, MemoryError) as error:
+                fault = _while("cannot send events to the runtime", error)
         text = b""
         if fault is not None:
             flags, wait, text = Flags.ANSWER | Flags.ERROR, 0, body(fault.to_body())
@@ -201,6 +217,7 @@ class SourceTask(_Half):
         return [self._task]
 
     def _notify(self, message: Message) -> None:
+        # Acknowledgements that were sent before the end are handled.
         if self._is_dropped:
             return
         kind, half = message.kind, self.half
@@ -260,6 +277,13 @@ class _Delivery:
         self.is_given_up = False
         self.task: Optional[asyncio.Future[Any]] = None
 
+    def give_up(self) -> None:
+        """Asks the delivery to return. Is called by the main thread."""
+        self.is_given_up = True
+        batch = self.batch
+        if batch is not None:
+            batch._interrupt(True)
+
 
 class SinkTask(_Half):
     """Calls the sink of a connection."""
@@ -282,11 +306,14 @@ class SinkTask(_Half):
         """Cancels the delivery in a slot."""
         delivery = self._deliveries.get(slot)
         if delivery is not None:
-            delivery.is_given_up = True
-            batch = delivery.batch
-            if batch is not None:
-                batch._interrupt(True)
+            delivery.give_up()
             self.worker.post(self._give_up, delivery)
+
+    def post_drop(self) -> None:
+        self._is_silent = True
+        for delivery in list(self._deliveries.values()):
+            delivery.give_up()
+        super().post_drop()
 
     def post_call(self, message: Message) -> None:
         """Passes on GRANT, TICK, FLUSH or CLOSE_SINK."""
@@ -295,7 +322,7 @@ class SinkTask(_Half):
     # The thread of the worker calls the following ones.
 
     def _begin(self, delivery: _Delivery, message: Message) -> None:
-        if self._is_dropped:
+        if self._is_silent:
             return
         if delivery.is_given_up:
             self._answer(delivery, message, _cancelled())
@@ -303,8 +330,8 @@ class SinkTask(_Half):
         try:
             frame = self.process.memory.read(message.slot, message.a)
             batch = Batch(frame, self.is_json, self.worker.wait)
-        except (FrameError, OSError) as error:
-            self._answer(delivery, message, Error.internal(f"the runtime sent an invalid frame: {error}"))
+        except (FrameError, OSError, MemoryError) as error:
+            self._answer(delivery, message, _while("cannot read the events of the runtime", error))
             return
         delivery.batch = batch
         if delivery.is_given_up:
@@ -325,8 +352,8 @@ class SinkTask(_Half):
         outcome: Optional[BaseException] = None
         try:
             await result
-        except asyncio.CancelledError:
-            outcome = _cancelled()
+        except asyncio.CancelledError as error:
+            outcome = _cancelled() if delivery.is_given_up else error
         except SystemExit:
             raise
         except BaseException as error:
@@ -338,7 +365,7 @@ class SinkTask(_Half):
         """Answers a delivery: with an error, with the rejected events, or without a body."""
         if self._deliveries.get(message.slot) is delivery:
             del self._deliveries[message.slot]
-        if self._is_dropped:
+        if self._is_silent:
             return
         flags, text = Flags.ANSWER, b""
         if error is None and delivery.batch is not None and delivery.batch._rejected:
@@ -363,7 +390,7 @@ class SinkTask(_Half):
         return list(tasks)
 
     def _call(self, message: Message) -> None:
-        if self._is_dropped:
+        if self._is_silent:
             return
         half = self.half
         if message.kind == Kind.GRANT:

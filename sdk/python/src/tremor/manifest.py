@@ -73,7 +73,7 @@ def run(
     """Runs the program of a plugin. Call it as the last statement.
 
     With the argument `--describe`, it prints the manifest. If tremor has started the program, it serves the connectors
-    until tremor ends it. `name` and `version` are those of the plugin, and `command` starts its program, from the folder
+    until tremor ends it. `name` and `version` are those of the plugin, and `command` starts its program from the folder
     of the manifest. By default they follow from the way in which the program was started.
     """
     if not connectors:

@@ -10,6 +10,7 @@ import inspect
 import logging
 import socket
 import threading
+import traceback
 from typing import Any, Dict, List, Optional, Sequence, Type
 
 from .config import load
@@ -298,8 +299,10 @@ def serve(connectors: Sequence[Type[Component]]) -> None:
         _serve(process, connectors)
     except _Ended:
         leave(0)
-    except KeyboardInterrupt:
-        leave(130)
+    except BaseException:
+        # The interpreter would wait for threads of the author.
+        traceback.print_exc()
+        leave(1)
 
 
 def _serve(process: Process, connectors: Sequence[Type[Component]]) -> None:

@@ -42,7 +42,7 @@ def is_started_by_runtime() -> bool:
 
 
 def take_descriptors() -> Tuple[int, int]:
-    """Returns the socket and the file of frames. Standard input becomes empty, and standard output is standard error."""
+    """Returns the socket and the file of frames. Standard input becomes empty, standard output is standard error."""
     # The streams were opened for the former descriptors. What was printed before went to the file.
     _flush()
     printed = os.lseek(1, 0, os.SEEK_CUR)

@@ -70,7 +70,7 @@ class Runtime:
         folder: str = ".",
         memory: int = 256 << 20,
         level: int = 4,
-        timeout: float = 30.0,
+        timeout: float = 60.0,
         hello: bool = True,
     ) -> None:
         """Starts a process and, with `hello`, names its connector.
@@ -136,9 +136,10 @@ class Runtime:
 
     def end(self) -> int:
         """Closes the connection, waits for the end of the process, and returns its exit status."""
-        if self._socket.fileno() >= 0:
-            self._socket.close()
+        self._socket.close()
+        if self._descriptor >= 0:
             os.close(self._descriptor)
+            self._descriptor = -1
         try:
             status = self.process.wait(self.timeout)
         except subprocess.TimeoutExpired:

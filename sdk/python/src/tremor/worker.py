@@ -59,7 +59,12 @@ class Worker:
 
     def _call(self, function: Callable[..., None], arguments: Any) -> None:
         self._waiting.release()
-        function(*arguments)
+        try:
+            function(*arguments)
+        except SystemExit:
+            raise
+        except BaseException as error:
+            _fail(error)
 
     @property
     def is_current(self) -> bool:
@@ -77,8 +82,8 @@ class Worker:
     def blocked(self) -> int:
         """Returns a number that identifies what blocks the thread, or 0. Is called by the main thread.
 
-        Each call asks the thread for a sign of life. If the thread has not answered before the next call, it is blocked,
-        and the number stays the same until it answers.
+        Each call asks the thread for a sign of life. If the thread has not answered before the next call, it is
+        blocked, and the number stays the same until it answers.
         """
         if self._is_in_wait:
             self._probe = 0
@@ -101,7 +106,21 @@ async def finish(result: Any) -> Any:
 
 def spawn(worker: Worker, work: Awaitable[Any]) -> asyncio.Future[Any]:
     """Runs a coroutine as a task of the current thread, which is that of `worker`."""
-    return asyncio.ensure_future(work, loop=worker.loop)
+    task = asyncio.ensure_future(work, loop=worker.loop)
+    task.add_done_callback(_check)
+    return task
+
+
+def _check(task: asyncio.Future[Any]) -> None:
+    error = None if task.cancelled() else task.exception()
+    if error is not None:
+        _fail(error)
+
+
+def _fail(error: BaseException) -> None:
+    """Ends the process after a fault of this package, because a call without an answer would block its flow."""
+    traceback.print_exception(type(error), error, error.__traceback__)
+    leave(1)
 
 
 class Serial:

@@ -35,6 +35,7 @@ class Blocking(tremor.Source):
     Config = PathConfig
 
     def pull(self, pull: tremor.Pull) -> None:
+        self.host.log.info("blocks")
         wait_for(self.config.path)
         pull.push("late")
 
@@ -182,7 +183,7 @@ class Echo(tremor.Connector):
             self.events = events
 
         def pull(self, pull: tremor.Pull) -> None:
-            pull.push(self.events.get(timeout=30))
+            pull.push(self.events.get(timeout=60))
 
     class To(tremor.SinkHalf):
         def __init__(self, events: "queue.SimpleQueue[object]") -> None:
