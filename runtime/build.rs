@@ -1,5 +1,5 @@
 //! Facts about the build: the compiler, the target and the profile, which a benchmark reports, and the file from which
-//! `tremor --version` takes the commit.
+//! `tremor --version` takes the commit. And the files of plugins in Python, which `tremor plugin new` writes.
 
 use std::{
     env, fs,
@@ -22,6 +22,41 @@ fn main() {
     // The compiler tracks this file, so the script need not run again when it changes.
     let log = log_of_head().unwrap_or_else(empty_file);
     set("HEAD_LOG", &log.to_string_lossy());
+    embed_python();
+}
+
+/// Writes a Rust file with the contents of the package for plugins in Python, and of the template of such a plugin.
+fn embed_python() {
+    let package = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from).expect("cargo sets it");
+    let sdk = package.join("../sdk/python");
+    let mut code = String::new();
+    for (name, folder) in [("PACKAGE", "src/tremor"), ("TEMPLATE", "template")] {
+        let root = sdk.join(folder);
+        println!("cargo::rerun-if-changed={}", root.display());
+        let mut files = Vec::new();
+        find(&root, &mut files);
+        files.sort();
+        code += &format!("const {name}: &[(&str, &str)] = &[\n");
+        for file in files {
+            let path = file.strip_prefix(&root).expect("it was found there");
+            code += &format!("    ({path:?}, include_str!({file:?})),\n");
+        }
+        code += "];\n";
+    }
+    let out = env::var_os("OUT_DIR").map(PathBuf::from).expect("cargo sets OUT_DIR");
+    fs::write(out.join("python.rs"), code).expect("the folder of the build is writable");
+}
+
+/// Adds the files of a folder and its subfolders, except those that Python has compiled.
+fn find(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok) {
+        let path = entry.path();
+        if !path.is_dir() {
+            files.push(path);
+        } else if entry.file_name() != "__pycache__" {
+            find(&path, files);
+        }
+    }
 }
 
 /// Returns the file to which git appends a line whenever `HEAD` changes; `None` if this is not a git repository.

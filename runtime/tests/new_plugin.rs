@@ -253,3 +253,66 @@ fn component_names(folder: &Path) -> Vec<String> {
     }
     names
 }
+
+#[test]
+fn python_plugin_has_its_package_and_no_template_remains() {
+    let scene = scene();
+    let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sdk/python/src/tremor");
+    for kind in ["source", "sink"] {
+        let name = format!("my-{kind}");
+        let instructions = made(&scene, &[&name, "--lang", "python", "--kind", kind]);
+        let next = format!("  cd {name}\n  python3 -m unittest\n");
+        assert!(instructions.contains(&next), "{instructions}");
+        let folder = scene.path().join(&name);
+        for file in fs::read_dir(&package).unwrap().filter_map(Result::ok) {
+            if file.path().is_file() {
+                let copy = folder.join("tremor").join(file.file_name());
+                assert_eq!(fs::read(copy).unwrap(), fs::read(file.path()).unwrap());
+            }
+        }
+        let (manifest, module) = (format!("{name}.plugin.json"), format!("my_{kind}.py"));
+        for file in [".gitignore", "README.md", "flow.yaml", "test_plugin.py", &manifest, &module] {
+            let text = fs::read_to_string(folder.join(file)).unwrap();
+            assert!(!text.contains("{{") && !text.contains("{%"), "{file}: {text}");
+        }
+    }
+}
+
+#[test]
+fn python_plugin_passes_its_test_and_is_a_valid_plugin() {
+    let python = Command::new("python3").arg("--version").output();
+    if !python.is_ok_and(|it| it.status.success()) {
+        println!("SKIPPED: there is no `python3`");
+        return;
+    }
+    let scene = scene();
+    for (kind, config) in [("source", r#"{ "from": 3 }"#), ("sink", r#"{ "prefix": "" }"#)] {
+        let name = format!("my-{kind}");
+        made(&scene, &[&name, "--lang", "python", "--kind", kind]);
+        let folder = scene.path().join(&name);
+        let run = |program: &str, arguments: &[&str]| {
+            let mut command = Command::new(program);
+            let output = command.args(arguments).current_dir(&folder).output().unwrap();
+            let text = [output.stdout, output.stderr].concat();
+            (output.status.success(), String::from_utf8_lossy(&text).into_owned())
+        };
+        let (passes, text) = run("python3", &["-m", "unittest", "-v"]);
+        assert!(passes && text.contains("OK"), "{text}");
+        fs::write(folder.join("config.json"), config).unwrap();
+        let (manifest, config) = (format!("{name}.plugin.json"), format!("{name}=config.json"));
+        let verify = ["plugin", "verify", &manifest, "--config", &config];
+        let (passes, text) = run(env!("CARGO_BIN_EXE_tremor"), &verify);
+        assert!(passes && text.contains("passed   makes"), "{text}");
+        let described = run("python3", &[&format!("my_{kind}.py"), "--describe"]).1;
+        assert_eq!(described, fs::read_to_string(folder.join(manifest)).unwrap());
+    }
+}
+
+#[test]
+fn python_plugin_is_a_source_or_sink_without_a_kit() {
+    let scene = scene();
+    refused(&scene, &["a", "--lang", "python", "--kind", "operator"], &["is a source or a sink"]);
+    refused(&scene, &["queue", "--lang", "python"], &["`queue`", "Python reserves it"]);
+    refused(&scene, &["a", "--lang", "python", "--pdk", "1.0"], &["has no `tremor-pdk`"]);
+    refused(&scene, &["a", "--lang", "rust"], &["`--kind` is missing"]);
+}

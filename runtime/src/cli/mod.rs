@@ -41,7 +41,7 @@ use tremor_runtime::{
     executor,
     flow::{Environment, Flow},
     parse_time,
-    plugin::{describe_main, process_main, verify_main},
+    plugin::{describe_main, exec_main, process_main, verify_main},
 };
 
 pub(crate) use self::failure::Failure;
@@ -162,6 +162,15 @@ enum Command {
     PluginProcess {
         /// Name of the connector in its flow, which lists of processes show.
         component: String,
+        /// Library to load, if the command is that of an executable.
+        #[arg(long)]
+        library: Option<PathBuf>,
+        /// Maximum number of bytes of memory of an executable.
+        #[arg(long, default_value_t = u64::MAX)]
+        memory: u64,
+        /// Program and arguments of an executable, which this process becomes.
+        #[arg(last = true)]
+        command: Vec<std::ffi::OsString>,
     },
 }
 
@@ -200,7 +209,12 @@ pub(crate) fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Completions { shell } => plugin::print(&generate::completions(shell))?,
         Command::ManualPages { folder } => generate::manual_pages(&folder)?,
         Command::PluginVerify => return Ok(verify_main()),
-        Command::PluginProcess { component: _ } => return Ok(process_main()),
+        Command::PluginProcess { component: _, library, memory, command } => {
+            return Ok(match &command[..] {
+                [] => process_main(library.as_deref()),
+                command => exec_main(memory, command),
+            });
+        }
         Command::PluginDescribe { arguments } => return Ok(describe_main(arguments)),
     }
     Ok(ExitCode::SUCCESS)

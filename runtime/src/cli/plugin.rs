@@ -29,7 +29,7 @@ pub(crate) enum Command {
     },
     /// Describes a library: its metadata, its components and their configurations.
     Inspect {
-        /// Library, or name of a component.
+        /// Library, manifest of an executable, or name of a component.
         path: PathBuf,
         /// Prints JSON, with the schema of each configuration.
         #[arg(long)]
@@ -174,6 +174,9 @@ impl<'l> Inspected<'l> {
         if let Some(panic) = &metadata.panic {
             line("panic", panic);
         }
+        if let Some(command) = self.library.command() {
+            line("command", &command.join(" "));
+        }
         match self.library.hash() {
             Some(hash) => line("hash", &hash),
             None => line("hash", &"unknown: the file has changed since it was read"),
@@ -217,6 +220,7 @@ impl<'l> Inspected<'l> {
             "library": self.library.path(), "name": metadata.name, "version": metadata.version,
             "description": metadata.description, "abi": metadata.abi,
             "interface": metadata.interface, "pdk": metadata.pdk, "panic": metadata.panic,
+            "command": self.library.command(),
             "hash": self.library.hash().as_ref().map(ToString::to_string),
             "error": self.objection.as_ref().map(ToString::to_string),
             "components": self.components.iter().map(component).collect::<Vec<_>>(),

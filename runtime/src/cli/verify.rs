@@ -17,7 +17,7 @@ use super::{Failure, PluginArguments, duration};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Library to check.
+    /// Library, or manifest of an executable.
     path: PathBuf,
     /// Configuration of a component in a JSON or YAML file; may be repeated, also for the same component. Without
     /// it, a configuration is generated from the schema.

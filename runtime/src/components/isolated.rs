@@ -16,14 +16,15 @@ use crate::{
 };
 
 impl FlowParts<'_> {
-    /// Returns the type of a connector with `isolation: process`. Loads no library into this process.
+    /// Returns the type of a connector that runs in processes of its own, with at most `memory` bytes of memory. Loads no
+    /// library into this process.
     ///
     /// # Errors
     /// Returns the reason why the connector cannot be created, with its location in the flow file.
     pub(super) fn isolated_connector(
         &self,
         connector: &flow::Connector,
-        isolation: Isolation,
+        memory: u64,
     ) -> Result<ConnectorType, flow::Diagnostic> {
         use crate::engine::Parts;
         let Self { components, flow, calls, .. } = *self;
@@ -33,7 +34,6 @@ impl FlowParts<'_> {
         let library = self.library(Kind::Connector, &connector.component)?;
         let config = &connector.component.config;
         let sides = components.sides(flow, &kind.value, config.value()).unwrap_or(Sides::BOTH);
-        let memory = isolation.memory.map_or(ISOLATED_MEMORY, u64::from);
         let hang_limit = connector.hang_limit.unwrap_or(HANG_LIMIT);
         let describer = &components.describer;
         let factory =
@@ -63,10 +63,23 @@ impl FlowParts<'_> {
 }
 
 impl Components {
-    /// Checks that a connector with `isolation: process` can work in a process of its own.
+    /// Returns the maximum number of bytes of memory of a connector's processes, or `None` if the connector runs in this
+    /// process.
+    pub(super) fn isolated_memory(&self, connector: &flow::Connector) -> Option<u64> {
+        let library = self.library(Kind::Connector, &connector.component.name.value);
+        let is_executable = library.is_some_and(|library| library.executable().is_some());
+        match connector.isolation {
+            Some(Isolation::Process { memory }) => Some(memory.map_or(ISOLATED_MEMORY, u64::from)),
+            _ if is_executable => Some(ISOLATED_MEMORY),
+            Some(Isolation::None) | None => None,
+        }
+    }
+
+    /// Checks that a connector can run where the key `isolation` says.
     ///
     /// # Errors
-    /// The connector is linked into this program, or needs the standard input and output of this program.
+    /// The connector should run in a process of its own, and is linked into this program or needs the standard input and
+    /// output of this program. Or it should run in this process, and is an executable.
     pub(super) fn check_isolation(
         &self,
         flow: &Flow,
@@ -75,14 +88,21 @@ impl Components {
         let kind = &connector.component.name;
         let library = self.library(Kind::Connector, &kind.value);
         let is_linked = library.is_some_and(Library::is_linked);
-        let why = match &*kind.value {
-            _ if connector.isolation.is_none() => return Ok(()),
-            "stdio" => "uses the standard input and output of this program",
-            _ if is_linked => "is a part of this program",
+        let is_executable = library.is_some_and(|library| library.executable().is_some());
+        let (isolation, why) = match (connector.isolation, &*kind.value) {
+            (Some(Isolation::Process { .. }), "stdio") => {
+                ("process", "uses the standard input and output of this program")
+            }
+            (Some(Isolation::Process { .. }), _) if is_linked => {
+                ("process", "is a part of this program")
+            }
+            (Some(Isolation::None), _) if is_executable => {
+                ("none", "is an executable, which always runs in a process of its own")
+            }
             _ => return Ok(()),
         };
         let message = format!(
-            "connector `{}` cannot have `isolation: process`: `{}` {why}",
+            "connector `{}` cannot have `isolation: {isolation}`: `{}` {why}",
             connector.name.value, kind.value
         );
         Err(flow.error(kind.at, message).help("remove `isolation`"))

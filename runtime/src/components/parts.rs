@@ -40,8 +40,8 @@ pub(crate) struct FlowParts<'r> {
 
 impl Parts for FlowParts<'_> {
     fn connector(&self, connector: &flow::Connector) -> Result<ConnectorType, flow::Diagnostic> {
-        if let Some(isolation) = connector.isolation {
-            return self.isolated_connector(connector, isolation);
+        if let Some(memory) = self.components.isolated_memory(connector) {
+            return self.isolated_connector(connector, memory);
         }
         let Self { components, flow, calls, .. } = *self;
         let kind = &connector.component.name;

@@ -41,6 +41,9 @@ impl Library {
             let error = Error::new(ErrorKind::Access, self.path(), &objection);
             return Err(error.help(objection.help));
         }
+        if self.executable().is_some() {
+            return Ok(());
+        }
         let (plugin, host) = (self.abi_version(), AbiVersion::CURRENT);
         if !host.loads(plugin) {
             return Err(self.other_abi(plugin, host));

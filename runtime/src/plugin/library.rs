@@ -20,6 +20,7 @@ use twox_hash::{XxHash3_128, xxhash3_128::Hasher};
 use super::{
     Error, ErrorKind,
     access::{self, Objection},
+    executable::{self, Executable},
     identity::Identity,
     image,
 };
@@ -107,7 +108,7 @@ impl Read {
 }
 
 /// A file that is a plugin library according to its bytes: a complete shared library for this machine, with plugin
-/// metadata.
+/// metadata. Or the manifest of a plugin that is an executable.
 ///
 /// The code of the library was not loaded or run.
 #[derive(Clone)]
@@ -125,6 +126,8 @@ pub struct Library {
     finds_others: bool,
     /// The plugin, if it is linked into this program and is not a file.
     linked: Option<Arc<LinkedPlugin>>,
+    /// The program, if the file is a manifest.
+    executable: Option<Arc<Executable>>,
 }
 
 impl Library {
@@ -153,8 +156,18 @@ impl Library {
         let hash = Arc::new(hash.into());
         let abi = AbiVersion::CURRENT;
         let linked = Some(Arc::new(plugin));
-        let (identity, finds_others) = (None, false);
-        Ok(Self { path, canonical, hash, metadata, abi, identity, finds_others, linked })
+        let (identity, finds_others, executable) = (None, false, None);
+        Ok(Self {
+            path,
+            canonical,
+            hash,
+            metadata,
+            abi,
+            identity,
+            finds_others,
+            linked,
+            executable,
+        })
     }
 
     /// Returns the component with this kind (as in metadata) and name, if this plugin is linked.
@@ -169,13 +182,23 @@ impl Library {
         self.linked.is_some()
     }
 
-    /// Reads the file at `path` and checks that it is a plugin library.
+    /// Returns the program of this plugin, if it is an executable. Its connectors always run in processes of their own.
+    pub(crate) fn executable(&self) -> Option<&Arc<Executable>> {
+        self.executable.as_ref()
+    }
+
+    /// Returns the program of this plugin and its arguments, if it is an executable.
+    pub fn command(&self) -> Option<&[String]> {
+        self.executable.as_deref().map(Executable::command)
+    }
+
+    /// Reads the file at `path` and checks that it is a plugin library, or the manifest of an executable.
     ///
     /// # Errors
     /// Kinds [`NotFound`](ErrorKind::NotFound), [`Unreadable`](ErrorKind::Unreadable),
     /// [`NotALibrary`](ErrorKind::NotALibrary), [`OtherMachine`](ErrorKind::OtherMachine),
-    /// [`Damaged`](ErrorKind::Damaged), [`NotAPlugin`](ErrorKind::NotAPlugin) and
-    /// [`BadMetadata`](ErrorKind::BadMetadata).
+    /// [`Damaged`](ErrorKind::Damaged), [`NotAPlugin`](ErrorKind::NotAPlugin),
+    /// [`BadMetadata`](ErrorKind::BadMetadata) and [`AbiVersion`](ErrorKind::AbiVersion).
     pub fn inspect(path: &Path) -> Result<Self, Error> {
         Self::read(path).map(|read| read.library)
     }
@@ -187,17 +210,16 @@ impl Library {
         let now = SystemTime::now();
         let canonical = path.canonicalize().map_err(failed)?;
         let (file, about) = open(&canonical).map_err(failed)?;
-        let (metadata, finds_others) = {
+        let (metadata, finds_others, executable, abi) = if executable::is_manifest(path) {
+            let (metadata, executable) = Executable::read(path, &canonical, &file)?;
+            (metadata, false, Some(Arc::new(executable)), AbiVersion::CURRENT)
+        } else {
             let cache = ReadCache::new(&file);
             let image = image::read(path, &cache)?;
-            (metadata(path, image.metadata)?, image.finds_others)
+            let metadata = metadata(path, image.metadata)?;
+            let abi = parse_version(path, &metadata.abi)?;
+            (metadata, image.finds_others, None, abi)
         };
-        let abi = parse_version(&metadata.abi).ok_or_else(|| {
-            bad_metadata(
-                path,
-                format!("invalid ABI version `{}`: expected MAJOR.MINOR", metadata.abi),
-            )
-        })?;
         // The data is consistent only if the file was not written to while it was being read.
         let (before, after) = (Identity::of(&about), file.metadata().map_err(failed)?);
         let is_settled = before.is_older_than(now) && before == Identity::of(&after);
@@ -206,8 +228,17 @@ impl Library {
         if !is_settled {
             let _ = hash.set(ContentHash::of(&file).map_err(failed)?);
         }
-        let (path, linked) = (path.to_owned(), None);
-        let library = Self { path, canonical, hash, metadata, abi, identity, finds_others, linked };
+        let library = Self {
+            path: path.to_owned(),
+            canonical,
+            hash,
+            metadata,
+            abi,
+            identity,
+            finds_others,
+            linked: None,
+            executable,
+        };
         Ok(Read { library, file, identity: before })
     }
 
@@ -241,7 +272,12 @@ impl Library {
     /// A library with a grave objection is never loaded. Other objections prevent loading only on a
     /// [strict](super::Policy::strict) host.
     pub fn objection(&self) -> Option<Objection> {
-        if self.is_linked() { None } else { access::objection(&self.path, &self.canonical) }
+        if self.is_linked() {
+            return None;
+        }
+        let of_program = || self.executable.as_deref().and_then(Executable::objection);
+        let own = access::objection(&self.path, &self.canonical);
+        if own.as_ref().is_some_and(|it| it.is_grave) { own } else { of_program().or(own) }
     }
 
     /// Returns the path as it was given.
@@ -270,10 +306,11 @@ impl Library {
             }
     }
 
-    /// Returns whether two files have the same contents. Hashes are computed and compared only if the metadata is
-    /// equal.
+    /// Returns whether two libraries have the same contents. Hashes are computed and compared only if the metadata is
+    /// equal. Equal manifests are not copies, because their programs may differ.
     pub(super) fn is_copy_of(&self, other: &Self) -> bool {
-        self.metadata == other.metadata
+        self.executable.is_none()
+            && self.metadata == other.metadata
             && self.hash().is_some_and(|hash| other.hash() == Some(hash))
     }
 
@@ -354,9 +391,13 @@ fn bad_metadata(path: &Path, why: impl fmt::Display) -> Error {
     )
 }
 
-fn parse_version(text: &str) -> Option<AbiVersion> {
-    let (major, minor) = text.split_once('.')?;
-    Some(AbiVersion { major: major.parse().ok()?, minor: minor.parse().ok()? })
+fn parse_version(path: &Path, text: &str) -> Result<AbiVersion, Error> {
+    let parts = text.split_once('.');
+    let numbers = parts.and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
+    let (major, minor) = numbers.ok_or_else(|| {
+        bad_metadata(path, format!("invalid ABI version `{text}`: expected MAJOR.MINOR"))
+    })?;
+    Ok(AbiVersion { major, minor })
 }
 
 #[cfg(test)]
@@ -396,6 +437,7 @@ mod tests {
             identity: Some(Identity::of(&fs::metadata(path).unwrap())),
             finds_others: false,
             linked: None,
+            executable: None,
         }
     }
 

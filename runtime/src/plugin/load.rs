@@ -96,6 +96,10 @@ pub(super) fn load_found(found: &Library, policy: Policy) -> Result<Plugin, Erro
 fn load_library(read: Read, policy: Policy) -> Result<Plugin, Error> {
     let library = &read.library;
     library.check(policy)?;
+    if library.executable().is_some() {
+        let message = "it is the manifest of an executable, which runs in a process of its own";
+        return Err(Error::new(ErrorKind::NotALibrary, library.path(), message));
+    }
     let hash = read.hash()?;
     let mut loaded = lock(&LOADED);
     let same = |plugin: &&Plugin| {

@@ -11,7 +11,8 @@
 //! [`Describer`] asks a plugin about its configuration in a child process, so that this process need not load the
 //! library.
 //!
-//! `IsolatedFactory` creates connectors that run in child processes, instead of stages 3 and 4.
+//! `IsolatedFactory` creates connectors that run in child processes, instead of stages 3 and 4. Plugins that are
+//! executables run only there: their stage 1 reads a manifest.
 //!
 //! A loaded library stays loaded until the process ends.
 //!
@@ -35,6 +36,7 @@ mod connector;
 mod contain;
 mod describe;
 mod error;
+mod executable;
 mod host;
 mod identity;
 mod image;
@@ -66,7 +68,7 @@ pub use self::{
     describe::{COMMAND as DESCRIBE_COMMAND, Describer, describe_main},
     error::{Error, ErrorKind},
     host::{HostContext, InstanceHost},
-    isolated::process_main,
+    isolated::{exec_main, process_main},
     library::{ContentHash, Library},
     load::{Plugin, load},
     metrics::{Metric, MetricKind, Metrics},

@@ -1,4 +1,4 @@
-//! Registry of the libraries that provide artefacts.
+//! Registry of the libraries and executables that provide artefacts.
 
 use std::{
     ffi::OsStr,
@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Error, ErrorKind, Library, library::unreadable};
+use super::{Error, ErrorKind, Library, executable::is_manifest, library::unreadable};
 
 /// A folder or file that is searched for plugins, and the setting that named it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ impl Registry {
     /// Scans files and folders in order, without subfolders. Libraries in folders are skipped if they are not plugins.
     ///
     /// A file that is found twice is used once. Of two files with the same contents, only the first one is used,
-    /// because cargo creates such files in `target/release` and `target/release/deps`.
+    /// because cargo creates such files in `target/release` and `target/release/deps`. This does not apply to manifests.
     ///
     /// An artefact of a [fallback path](SearchPath::fallback) is used only if no earlier path provides it. A fallback
     /// path that does not exist is ignored.
@@ -202,7 +202,7 @@ fn candidates(path: &Path) -> io::Result<Candidates> {
     let mut files = Vec::new();
     for entry in fs::read_dir(path)? {
         let file = entry?.path();
-        if is_library_name(&file) && file.is_file() {
+        if (is_library_name(&file) || is_manifest(&file)) && file.is_file() {
             files.push(file);
         }
     }
@@ -243,5 +243,33 @@ mod tests {
             assert_eq!(problem.error.kind(), ErrorKind::NotALibrary);
             assert_eq!(registry.searched(), [path]);
         }
+    }
+
+    /// The programs of equal manifests in two folders may differ.
+    #[test]
+    fn equal_manifests_in_two_folders_are_a_conflict() {
+        let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let manifest = r#"{"protocol": 1, "name": "x", "version": "1", "command": ["sh"],
+            "connectors": [{"name": "numbers"}]}"#;
+        for folder in &folders {
+            std::fs::write(folder.path().join("x.plugin.json"), manifest).unwrap();
+        }
+        let paths = folders.each_ref().map(|it| SearchPath::new(it.path(), "test"));
+        let (registry, problems) = Registry::scan(&paths);
+        assert_eq!(registry.names("connector"), ["numbers"]);
+        let [problem] = &problems[..] else { panic!("{problems:?}") };
+        assert_eq!(problem.error.kind(), ErrorKind::NameTaken);
+        assert!(problem.to_string().contains("two plugins provide the connector `numbers`"));
+    }
+
+    #[test]
+    fn invalid_manifest_in_a_folder_is_a_problem() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("x.plugin.json"), "{}").unwrap();
+        let (registry, problems) = Registry::scan(&[SearchPath::new(folder.path(), "test")]);
+        assert!(registry.libraries().is_empty());
+        let [problem] = &problems[..] else { panic!("{problems:?}") };
+        assert_eq!(problem.error.kind(), ErrorKind::BadMetadata);
+        assert!(problem.to_string().contains("`protocol` is missing"), "{problem}");
     }
 }

@@ -22,15 +22,15 @@ const ISOLATED: &str = "isolation: process, memory: 128MiB, restart: { attempts:
 
 /// A process, from its file `stat`.
 #[derive(Debug)]
-struct Process {
-    pid: u32,
-    parent: u32,
+pub(crate) struct Process {
+    pub(crate) pid: u32,
+    pub(crate) parent: u32,
     /// `true` if the process has ended and was not reaped.
     is_zombie: bool,
-    command: String,
+    pub(crate) command: String,
 }
 
-fn processes() -> Vec<Process> {
+pub(crate) fn processes() -> Vec<Process> {
     let folders = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     folders.filter_map(|folder| process(&folder.path())).collect()
 }
@@ -48,7 +48,7 @@ fn process(folder: &Path) -> Option<Process> {
 
 /// Waits until `condition` returns a value.
 #[track_caller]
-fn wait_for<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn wait_for<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
     let end = Instant::now() + LIMIT;
     loop {
         if let Some(value) = condition() {
@@ -67,7 +67,7 @@ fn child_of(parent: u32, component: &str) -> Option<u32> {
     found.map(|it| it.pid)
 }
 
-fn signal(pid: u32, name: &str) {
+pub(crate) fn signal(pid: u32, name: &str) {
     let pid = pid.to_string();
     assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
 }

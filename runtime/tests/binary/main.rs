@@ -30,6 +30,7 @@ mod delivery;
 mod devlog;
 mod endless;
 mod exec;
+mod executables;
 mod fair_share;
 mod faults;
 mod files;

@@ -185,3 +185,63 @@ fn schemas_are_cached_by_content_and_survive_broken_cache() {
     let broken = describer().cache(Some(&file));
     assert_eq!(broken.config_schema(&hostile(), "connector", "hostile").unwrap(), schema);
 }
+
+/// Asks an executable whose command is this shell script about a configuration.
+fn ask_executable(script: &str, timeout: Duration) -> Error {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.plugin.json");
+    let manifest = json!({
+        "protocol": 1, "name": "x", "version": "1", "command": ["sh", "-c", script],
+        "connectors": [{ "name": "numbers" }],
+    });
+    fs::write(&path, manifest.to_string()).unwrap();
+    let library = Library::inspect(&path).unwrap();
+    let connector = ("connector", "numbers");
+    describer().timeout(timeout).check(&library, connector, &json!({}), folder.path()).unwrap_err()
+}
+
+/// An answer to the call 1 of kind 1, HELLO, of a process that speaks version 1.
+const WELCOME: &str =
+    r"printf '\0\0\0\0\1\0\1\0\1\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0' >&0;";
+
+#[test]
+fn silent_executable_is_killed_at_the_limit() {
+    let error = ask_executable("echo waits >&2; exec sleep 600", Duration::from_millis(300));
+    assert_eq!(error.kind(), ErrorKind::Describe);
+    let text = error.to_string();
+    for part in [
+        "x.plugin.json: `sh -c ",
+        "for the connector `numbers`",
+        "did not answer HELLO within 300ms",
+    ] {
+        assert!(text.contains(part), "`{part}` is not in: {text}");
+    }
+    let script = format!("{WELCOME} exec sleep 600");
+    let text = ask_executable(&script, Duration::from_millis(300)).to_string();
+    assert!(text.contains("did not answer CHECK within 300ms"), "{text}");
+}
+
+#[test]
+fn executable_that_sends_no_message_is_named() {
+    let text = ask_executable("printf %0100d 0 >&0; exec sleep 600", LONG);
+    assert!(text.to_string().contains("sent no message of the protocol"), "{text}");
+}
+
+#[test]
+fn executable_that_closes_the_connection_may_explain_why() {
+    let script = format!("{WELCOME} exec 0>&-; echo gone >&2; exit 4");
+    let text = ask_executable(&script, LONG).to_string();
+    let expected = "its process ended with exit status 4; last lines of its standard error: gone";
+    assert!(text.contains(expected), "{text}");
+}
+
+#[test]
+fn error_of_an_executable_about_a_configuration_is_reported() {
+    // The answer to the call 2 of kind 6, CHECK, with the flags ANSWER and ERROR and a body of 54 bytes.
+    let body = r#"{"kind": 1, "policy": 0, "message": "no such numbers"}"#;
+    let answer = r"\066\0\0\0\6\0\3\0\2\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
+    let script = format!("{WELCOME} printf '{answer}{body}' >&0; exec sleep 600");
+    let error = ask_executable(&script, LONG);
+    assert_eq!(error.kind(), ErrorKind::Configuration, "{error}");
+    assert_eq!(error.message(), "no such numbers");
+}

@@ -1,6 +1,7 @@
-//! `tremor plugin new`: creates the crate of a plugin, which builds, passes its test and runs.
+//! `tremor plugin new`: creates the crate of a plugin, which builds, passes its test and runs. Or a plugin in Python.
 
 mod name;
+mod python;
 mod templates;
 
 use std::{
@@ -19,9 +20,12 @@ use super::{super::Failure, PluginArguments, print};
 pub(crate) struct Arguments {
     /// Name of the crate, and of its component in flow files.
     name: String,
-    /// Kind of the plugin.
-    #[arg(long, value_enum)]
-    kind: Kind,
+    /// Kind of the plugin. A plugin in Python is a source, the default, or a sink.
+    #[arg(long, value_enum, required_unless_present = "lang")]
+    kind: Option<Kind>,
+    /// Language of the plugin.
+    #[arg(long, value_enum, default_value = "rust")]
+    lang: Language,
     /// Folder to create; by default, a folder with the plugin's name in the current folder.
     #[arg(long, value_name = "DIR")]
     path: Option<PathBuf>,
@@ -29,6 +33,12 @@ pub(crate) struct Arguments {
     /// contains it. By default, the crate in the clone of tremor that contains this program.
     #[arg(long, value_name = "VERSION|DIR|URL")]
     pdk: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Language {
+    Rust,
+    Python,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -56,12 +66,20 @@ impl Kind {
 }
 
 pub(super) fn execute(arguments: &Arguments, plugins: &PluginArguments) -> Result<(), Failure> {
-    let Arguments { name, kind, path, pdk } = arguments;
-    let name = Name::parse(name, *kind, Example::of(*kind).code)?;
+    let Arguments { name, kind, lang, path, pdk } = arguments;
+    if *lang == Language::Python {
+        return python::execute(name, *kind, path.as_deref(), pdk.as_deref(), plugins);
+    }
+    let Some(kind) = *kind else {
+        return Err(Failure::of_usage(format_args!(
+            "error: `--kind` is missing\n  help: add the kind of the plugin, such as `--kind source`"
+        )));
+    };
+    let name = Name::parse(name, kind, Example::of(kind).code)?;
     let pdk = &*pdk.clone().or_else(kit_of_clone).ok_or_else(no_kit)?;
     let folder = path.clone().unwrap_or_else(|| name.as_str().into());
     let dependency = dependency(pdk)?;
-    let files = templates::render(&name, *kind, &dependency).map_err(|error| {
+    let files = templates::render(&name, kind, &dependency).map_err(|error| {
         Failure::of_usage(format_args!("error: cannot render the templates: {error}"))
     })?;
     write(&folder, &files)?;
@@ -119,7 +137,7 @@ fn dependency(pdk: &str) -> Result<String, Failure> {
 }
 
 /// Creates the folder with these files. Returns an error if the folder exists.
-fn write(folder: &Path, files: &[(&str, String)]) -> Result<(), Failure> {
+fn write<P: AsRef<Path>>(folder: &Path, files: &[(P, String)]) -> Result<(), Failure> {
     if let Some(parent) = folder.parent() {
         fs::create_dir_all(parent).map_err(|error| cannot_make(parent, &error))?;
     }
@@ -189,15 +207,19 @@ fn notes(pdk: &str, dependency: &str, plugins: &PluginArguments) -> String {
              plugin again\nwith `--pdk DIR`: DIR is the folder `tremor-pdk` of a clone of tremor.\n"
         ));
     }
+    notes.push(notes_of_path(plugins));
+    notes.concat()
+}
+
+/// Returns a note about plugins that were not found; empty if they were.
+fn notes_of_path(plugins: &PluginArguments) -> String {
     let beside = env::current_exe().is_ok_and(|it| it.parent().is_some_and(has_plugins));
     if plugins.search_paths().iter().all(|it| !it.path.exists()) && !beside {
-        notes.push(
-            "\nThe flow also uses plugins that come with tremor. Name their folder with \
+        return "\nThe flow also uses plugins that come with tremor. Name their folder with \
              `--plugin-path DIR`,\nor in the variable TREMOR_PLUGIN_PATH.\n"
-                .to_owned(),
-        );
+            .to_owned();
     }
-    notes.concat()
+    String::new()
 }
 
 /// Quotes a path for a shell.

@@ -77,11 +77,16 @@ pub struct Connector {
     pub dead_letters: DeadLetters,
 }
 
-/// The keys `isolation: process` and `memory`.
+/// The keys `isolation` and `memory`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Isolation {
-    /// Maximum number of bytes of memory of the process; `None` leaves the limit to the runtime.
-    pub memory: Option<NonZeroU64>,
+pub enum Isolation {
+    /// `isolation: none`: the plugin is loaded into this process.
+    None,
+    /// `isolation: process`.
+    Process {
+        /// Maximum number of bytes of memory of the process; `None` leaves the limit to the runtime.
+        memory: Option<NonZeroU64>,
+    },
 }
 
 /// Minimum of `memory`. A process without an event takes up to a third of this.

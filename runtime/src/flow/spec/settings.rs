@@ -191,7 +191,7 @@ pub(super) fn isolation(
         let help = "add `isolation: process`, or remove `memory`: the memory of all flows is limited by `--memory-limit`";
         report.push(report.error(node.at, message).help(help));
     }
-    is_isolated.filter(|is_isolated| *is_isolated).map(|_| Isolation { memory })
+    is_isolated.map(|it| if it { Isolation::Process { memory } } else { Isolation::None })
 }
 
 pub(super) fn err(node: &Node, key: &str, report: &mut Report) -> Option<Unhandled> {

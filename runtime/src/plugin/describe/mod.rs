@@ -32,7 +32,7 @@ use self::{
 use super::{
     Error, ErrorKind, Library, Policy,
     connector::{self, InstanceInfo},
-    program,
+    isolated, program,
 };
 
 /// Hidden command of the binary.
@@ -158,6 +158,9 @@ impl Describer {
         if let Some(linked) = library.linked_component(kind, name) {
             return Ok((linked.config_schema)());
         }
+        if let Some(executable) = library.executable() {
+            return Ok(executable.schema(name).cloned());
+        }
         let artefact = &*id(kind, name);
         let cache = self.cache.as_ref().and_then(|cache| Some((cache, library.hash()?)));
         if let Some(schemas) = cache.and_then(|(cache, hash)| cache.get(hash)) {
@@ -197,6 +200,9 @@ impl Describer {
                 Error::new(ErrorKind::Configuration, library.path(), error.to_string())
             });
         }
+        if library.executable().is_some() {
+            return self.check_executable(library, name, config, folder);
+        }
         let wrong = |Wrong(why)| Error::new(ErrorKind::Configuration, library.path(), why);
         let question = (kind, name, config, folder.to_string_lossy());
         let input = serde_json::to_vec(&[question]).unwrap_or_default();
@@ -204,6 +210,25 @@ impl Describer {
             Answer::Checked(mut checked) if checked.len() == 1 => checked.remove(0).map_err(wrong),
             answer => Err(self.unexpected(library, &answer)),
         }
+    }
+
+    /// Asks the process of an executable.
+    fn check_executable(
+        &self,
+        library: &Library,
+        connector: &str,
+        config: &Value,
+        folder: &Path,
+    ) -> Result<InstanceInfo, Error> {
+        let Self { program, policy, timeout, .. } = self;
+        let checked =
+            isolated::check(program, *policy, library, connector, config, folder, *timeout)?;
+        let wrong = |error: tremor_pdk::Error| {
+            Error::new(ErrorKind::Configuration, library.path(), error.to_string())
+        };
+        let sides = checked.map_err(wrong)?;
+        let (has_source, has_sink) = (sides.has_source(), sides.has_sink());
+        Ok(InstanceInfo { has_source, has_sink, ..InstanceInfo::default() })
     }
 
     /// Creates instances for several configurations in one child process, and returns the properties of each valid
@@ -217,7 +242,7 @@ impl Describer {
         questions: &[Question<'_>],
     ) -> Vec<Option<InstanceInfo>> {
         let input = serde_json::to_vec(questions).unwrap_or_default();
-        let needs_child = !library.is_linked();
+        let needs_child = !library.is_linked() && library.executable().is_none();
         match needs_child.then(|| self.ask(library, &[CHECK.into()], input)) {
             Some(Ok(Answer::Checked(checked))) if checked.len() == questions.len() => {
                 checked.into_iter().map(Result::ok).collect()

@@ -1,7 +1,6 @@
 //! A connector whose plugin runs in a process of its own.
 
 use std::{
-    path::PathBuf,
     sync::{Arc, Mutex, Weak},
     time::Duration,
 };
@@ -11,18 +10,18 @@ use tremor_abi::connector::Hook;
 use tremor_pdk::{Demand, Error, Halves, Result, Sides, Value, lock};
 
 use super::{
-    body::{Connected, Created, Hello, to_json},
-    kept::kept,
-    message::{Kind, Message, VERSION},
+    body::{Connected, to_json},
+    message::{Kind, Message},
     process::{Ended, OnEnd, Process},
     sink::IsolatedSink,
     source::IsolatedSource,
+    subject::Subject,
 };
 use crate::{
     clock::Clock,
     dynamic::{BoxFuture, CodecRequirement, DynConnector, DynHalves, DynSink, DynSource},
     executor,
-    plugin::{Describer, HostContext, Library, Policy},
+    plugin::{Describer, HostContext, Library},
 };
 
 /// Maximum time for a process to load its library and to report that it is ready.
@@ -31,17 +30,11 @@ const START: Duration = Duration::from_secs(10);
 /// Factory of the instances of one connector, each in a process of its own.
 pub(crate) struct IsolatedFactory {
     settings: Arc<Settings>,
-    codec: CodecRequirement,
     sides: Sides,
 }
 
 struct Settings {
-    program: PathBuf,
-    library: String,
-    hash: Option<String>,
-    connector: String,
-    policy: Policy,
-    memory: u64,
+    subject: Subject,
     hang_limit: Duration,
     /// The process of the last instance.
     last: Mutex<Option<(Weak<Process>, Ended)>>,
@@ -64,34 +57,10 @@ impl IsolatedFactory {
         memory: u64,
         hang_limit: Duration,
     ) -> std::result::Result<Self, crate::plugin::Error> {
-        let policy = describer.policy();
-        library.check(policy)?;
-        let artefact = library.artefact("connector", connector).ok_or_else(|| {
-            let message = format!("the plugin has no connector `{connector}`");
-            crate::plugin::Error::new(
-                crate::plugin::ErrorKind::UnknownArtefact,
-                library.path(),
-                message,
-            )
-        })?;
-        let codec = match artefact.codec.as_deref() {
-            Some("required") => CodecRequirement::Required,
-            Some("optional") => {
-                CodecRequirement::Optional(kept(artefact.default_codec.as_deref().unwrap_or("")))
-            }
-            _ => CodecRequirement::Structured,
-        };
-        let settings = Settings {
-            program: describer.binary().to_owned(),
-            library: library.path().to_string_lossy().into_owned(),
-            hash: library.hash().map(|hash| hash.to_string()),
-            connector: connector.to_owned(),
-            policy,
-            memory,
-            hang_limit,
-            last: Mutex::default(),
-        };
-        Ok(Self { settings: Arc::new(settings), codec, sides })
+        let (tremor, policy) = (describer.binary(), describer.policy());
+        let subject = Subject::new(tremor, library, connector, policy, memory)?;
+        let last = Mutex::default();
+        Ok(Self { settings: Arc::new(Settings { subject, hang_limit, last }), sides })
     }
 
     /// Creates an instance. Its process starts when the instance connects. If the process ends while the instance still
@@ -107,7 +76,6 @@ impl IsolatedFactory {
     ) -> Result<Box<dyn DynConnector>> {
         Ok(Box::new(IsolatedConnector {
             settings: self.settings.clone(),
-            codec: self.codec,
             sides: self.sides,
             config: to_json(config)?,
             host: host.clone(),
@@ -133,7 +101,6 @@ async fn within<T>(clock: &Clock, step: impl Future<Output = Result<T>>) -> Resu
 /// An instance of a connector.
 struct IsolatedConnector {
     settings: Arc<Settings>,
-    codec: CodecRequirement,
     sides: Sides,
     config: Json,
     host: Arc<HostContext>,
@@ -164,38 +131,16 @@ impl IsolatedConnector {
                 within(&clock, ended).await?;
             }
         }
-        let hello = Hello {
-            component: host.component().to_owned(),
-            folder: host.folder().to_owned(),
-            memory: settings.memory,
-            library: settings.library.clone(),
-            hash: settings.hash.clone(),
-            connector: settings.connector.clone(),
-            policy: settings.policy,
-        };
-        let hello = Message {
-            a: VERSION,
-            b: u64::from(crate::plugin::log_lines::max_level()),
-            ..Message::new(Kind::HELLO).json(&hello)
-        };
+        let subject = &settings.subject;
+        let hello = subject.hello(host.component(), host.folder());
         let on_end = self.on_end.clone();
         let (process, hello, ended) =
-            Process::start(&settings.program, hello, host, settings.hang_limit, on_end).await?;
+            Process::start(subject, hello, host, settings.hang_limit, on_end).await?;
         let process = Arc::new(process);
         *lock(&settings.last) = Some((Arc::downgrade(&process), ended));
-        let welcome = within(&clock, hello).await?;
-        welcome.check()?;
-        if welcome.a != VERSION {
-            return Err(Error::configuration(format_args!(
-                "its process speaks version {} of the protocol, and this program version {VERSION}; restart tremor, whose \
-                 program was replaced",
-                welcome.a
-            )));
-        }
+        subject.check_welcome(&within(&clock, hello).await?)?;
         let created = process.link.call(Message::new(Kind::NEW).json(&self.config)).await?;
-        created.check()?;
-        let Created { has_source, has_sink } = created.read()?;
-        let sides = Sides::new(has_source, has_sink);
+        let sides = subject.sides(&created)?;
         if sides != self.sides {
             return Err(Error::internal(format_args!(
                 "the instance has the sides {sides:?}, but {:?} when its configuration was checked",
@@ -256,7 +201,7 @@ impl IsolatedConnector {
 
 impl DynConnector for IsolatedConnector {
     fn codec_requirement(&self) -> CodecRequirement {
-        self.codec
+        self.settings.subject.codec
     }
 
     fn sides(&self) -> Sides {

@@ -14,13 +14,17 @@ use std::{
 
 use async_channel::Sender;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
-use tremor_pdk::lock;
+use tremor_pdk::{Result, lock};
 
-use super::{COMMAND, memory::Memory};
+use super::{
+    COMMAND,
+    memory::Memory,
+    subject::{Subject, not_started},
+};
 use crate::{executor, plugin::program};
 
 /// Environment variables that the process of a plugin inherits. A name that ends in `*` stands for all that begin so.
-const INHERITED: [&str; 22] = [
+const INHERITED: [&str; 24] = [
     "AWS_*",
     "CREDENTIALS_DIRECTORY",
     "HOME",
@@ -30,12 +34,14 @@ const INHERITED: [&str; 22] = [
     "LD_LIBRARY_PATH",
     "LOGNAME",
     "PATH",
+    "PYTHON*",
     "RUST_BACKTRACE",
     "SSL_CERT_DIR",
     "SSL_CERT_FILE",
     "TMPDIR",
     "TZ",
     "USER",
+    "VIRTUAL_ENV",
     "XDG_*",
     "all_proxy",
     "http_proxy",
@@ -53,19 +59,27 @@ const THREADS: &str = "2";
 /// The socket is its standard input and the memory its standard output, because these are the only descriptors that the
 /// standard library passes on without code between `fork` and `exec`. The process puts other files in their stead
 /// before any code of the plugin runs.
+///
+/// The process of an executable begins as this program as well, which limits itself before it becomes the executable.
+///
+/// # Errors
+/// The system has no more descriptors, or the program of an executable cannot be run.
 pub(super) fn command(
-    program: &Path,
+    subject: &Subject,
     component: &str,
     socket: UnixStream,
     memory: &Memory,
-) -> io::Result<Command> {
+) -> Result<Command> {
+    let executable = subject.executable().map_err(not_started)?;
     // The file of this program may have been replaced since it was started.
-    let is_own = program == program::own();
-    let file = if is_own { Path::new("/proc/self/exe") } else { program };
+    let is_own = subject.tremor == program::own();
+    let file = if is_own { Path::new("/proc/self/exe") } else { &subject.tremor };
     let mut command = Command::new(file);
+    command.arg0("tremor").args([COMMAND, component]);
+    if let Some((arguments, folder)) = executable {
+        command.args(arguments).current_dir(folder);
+    }
     command
-        .arg0("tremor")
-        .args([COMMAND, component])
         .env_clear()
         .envs(env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_inherited)))
         .env("TREMOR_THREADS", THREADS)
@@ -169,7 +183,15 @@ mod tests {
 
     #[test]
     fn only_listed_variables_are_inherited() {
-        for name in ["PATH", "LC_ALL", "AWS_REGION", "HTTPS_PROXY", "HTTP_PROXY"] {
+        for name in [
+            "PATH",
+            "PYTHONPATH",
+            "VIRTUAL_ENV",
+            "LC_ALL",
+            "AWS_REGION",
+            "HTTPS_PROXY",
+            "HTTP_PROXY",
+        ] {
             assert!(is_inherited(name), "{name}");
         }
         for name in ["TREMOR_LOG", "PATHS", "LD_PRELOAD", "DATABASE_PASSWORD", "NOTIFY_SOCKET"] {

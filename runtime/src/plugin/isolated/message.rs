@@ -5,9 +5,10 @@ use serde::{Serialize, de::DeserializeOwned};
 use tremor_pdk::Error;
 
 use super::body::ErrorBody;
+use crate::plugin::executable::PROTOCOL;
 
 /// Version of the protocol. A process refuses every other version.
-pub(super) const VERSION: u64 = 1;
+pub(super) const VERSION: u64 = PROTOCOL;
 
 /// Length of a header, in bytes.
 pub(super) const HEADER: usize = 32;
@@ -25,6 +26,7 @@ impl Kind {
     pub(super) const CONNECT: Self = Self(3);
     pub(super) const HOOK: Self = Self(4);
     pub(super) const PING: Self = Self(5);
+    pub(super) const CHECK: Self = Self(6);
     pub(super) const PULL: Self = Self(16);
     pub(super) const ACK: Self = Self(17);
     pub(super) const FAIL: Self = Self(18);

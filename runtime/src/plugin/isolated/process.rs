@@ -3,7 +3,6 @@
 use std::{
     io,
     os::unix::{net::UnixStream, process::ExitStatusExt},
-    path::Path,
     process::ExitStatus,
     sync::{
         Arc,
@@ -25,6 +24,7 @@ use super::{
     memory::Memory,
     message::{Kind, Message},
     stderr::Stderr,
+    subject::Subject,
 };
 use crate::{
     clock::Clock,
@@ -41,7 +41,7 @@ const MOST_TURNS: u32 = 64;
 const PING: Duration = Duration::from_secs(1);
 
 /// Time for a process to end after it has closed the connection.
-const LAST: Duration = Duration::from_secs(1);
+pub(super) const LAST: Duration = Duration::from_secs(1);
 
 /// A plugin's process. It is killed when the value is dropped.
 pub(super) struct Process {
@@ -77,12 +77,12 @@ impl Process {
         Arc::new(Self { link, is_dropped: Arc::default(), acks: Arc::default() })
     }
 
-    /// Starts a process. `program` is the `tremor` binary, and `hello` the first message, whose call is returned.
+    /// Starts a process. `hello` is the first message, whose call is returned.
     ///
     /// # Errors
     /// The system cannot start the process.
     pub(super) async fn start(
-        program: &Path,
+        subject: &Subject,
         hello: Message,
         host: &Arc<HostContext>,
         hang_limit: Duration,
@@ -91,13 +91,13 @@ impl Process {
         let cannot = |error: io::Error| {
             Error::from(error).context(format_args!(
                 "cannot start a process for the plugin with `{}`",
-                program.display()
+                subject.command()
             ))
         };
         let (ours, theirs) = UnixStream::pair().map_err(cannot)?;
         ours.set_nonblocking(true).map_err(cannot)?;
         let memory = Memory::new().map_err(cannot)?;
-        let command = command(program, host.component(), theirs, &memory).map_err(cannot)?;
+        let command = command(subject, host.component(), theirs, &memory)?;
         let group = spawn(command).await.map_err(cannot)?;
         let pid = group.pid();
         let Some(pipe) = group.stderr() else {
@@ -219,7 +219,7 @@ fn ping(link: &Arc<Link>) -> Call {
 }
 
 /// Returns a description of the end of a process.
-fn describe(status: Option<ExitStatus>) -> String {
+pub(super) fn describe(status: Option<ExitStatus>) -> String {
     let Some(status) = status else { return "its process ended for an unknown reason".to_owned() };
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("its process ended with exit status {code}"),

@@ -149,7 +149,12 @@ pub fn verify(
         components: Vec::new(),
     };
     let loaded = load(path, policy, is_built_in);
-    let passes = loaded.as_ref().map_or_else(|(stage, _)| *stage, |_| STAGES.len());
+    let passes = match &loaded {
+        // An executable has no layout.
+        Ok((library, _)) if library.executable().is_some() => STAGES.len() - 1,
+        Ok(_) => STAGES.len(),
+        Err((stage, _)) => *stage,
+    };
     let stages = &mut verification.stages.checks;
     stages.extend(STAGES[..passes].iter().map(|[name, ..]| passed(name)));
     let (library, schemas) = match loaded {
@@ -275,6 +280,10 @@ fn check(
             return skipped(format!("cannot create a folder for temporary files: {error}"));
         }
     };
+    if library.executable().is_some() {
+        let folder = folder.unwrap_or(scratch.path());
+        return check_executable(library, policy, component, (config, folder), limit);
+    }
     let mut question = Question {
         library: library.path().to_owned(),
         policy,
@@ -300,6 +309,38 @@ fn check(
         }
     }
     question.before
+}
+
+/// Checks a connector of an executable: whether its process starts, speaks the protocol, and accepts the configuration.
+/// The other checks drive an instance with a clock that they control, and are skipped.
+fn check_executable(
+    library: &Library,
+    policy: Policy,
+    component: &ArtefactMetadata,
+    (config, folder): (&Json, &Path),
+    limit: Duration,
+) -> Report {
+    let describer = Describer::new(policy).cache(None).timeout(limit);
+    let subject = (&*component.kind, &*component.name);
+    let made = match describer.check(library, subject, config, folder) {
+        Ok(_) => Outcome::Passed,
+        Err(error) if error.kind() == ErrorKind::Configuration => Outcome::Skipped {
+            reason: format!("the configuration is rejected: {}", error.message()),
+        },
+        Err(error) => Outcome::Failed(Fault {
+            seen: error.message().to_owned(),
+            contract: "the process of an executable answers HELLO and CHECK".to_owned(),
+            help: "`docs/isolation.md` describes the protocol".to_owned(),
+        }),
+    };
+    let names = conformance::checks(&component.kind);
+    let outcome = |name: &str| match name {
+        "makes" => made.clone(),
+        _ => Outcome::Skipped { reason: "not checked for executables".to_owned() },
+    };
+    let checks =
+        names.iter().map(|name| Checked { check: (*name).to_owned(), outcome: outcome(name) });
+    Report { checks: checks.collect() }
 }
 
 /// Returns the results of the checks that one child performed, including the check during which the child ended.

@@ -44,6 +44,15 @@ pub(super) fn take_descriptors() -> io::Result<(UnixStream, OwnedFd)> {
     Ok((socket.into(), memory))
 }
 
+/// Closes all descriptors other than standard input, output and error when the process becomes another program.
+pub(super) fn close_at_exec() {
+    // SAFETY: the call only sets a flag of the descriptors. Systems without the call or the flag change nothing.
+    _ = unsafe {
+        let (first, last) = (3 as libc::c_uint, libc::c_uint::MAX);
+        libc::syscall(libc::SYS_close_range, first, last, libc::CLOSE_RANGE_CLOEXEC)
+    };
+}
+
 /// Limits the memory of the process to `memory` bytes. The process leaves no core file, gains no privileges by starting
 /// other programs, and is the first one that the system ends if it runs out of memory.
 pub(super) fn limit(memory: u64) -> io::Result<()> {

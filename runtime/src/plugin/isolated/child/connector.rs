@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-/// A message for the connector: NEW, CONNECT or HOOK.
+/// A message for the connector: NEW, CONNECT, HOOK or CHECK.
 pub(super) struct ToConnector(pub(super) Message);
 
 /// Handles messages for the connector, one after the other.
@@ -36,9 +36,9 @@ pub(super) async fn run(
         let Message { kind, call, a, .. } = message;
         let answer = Message::answer(kind, call);
         let result = match (kind, &mut instance) {
-            (Kind::NEW, None) => create(&factory, &host, &message).map(|created| {
+            (Kind::NEW | Kind::CHECK, None) => create(&factory, &host, &message).map(|created| {
                 let sides = created.sides();
-                instance = Some(created);
+                instance = Some(created).filter(|_| kind == Kind::NEW);
                 let (has_source, has_sink) = (sides.has_source(), sides.has_sink());
                 answer.json(&Created { has_source, has_sink })
             }),

@@ -13,10 +13,12 @@ mod source;
 
 use std::{
     convert::Infallible,
+    ffi::OsString,
     future::Future,
-    io::{self, Read},
+    io::{self, Read, Write},
+    os::unix::process::CommandExt,
     path::Path,
-    process::ExitCode,
+    process::{Command, ExitCode},
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU8, Ordering},
@@ -97,28 +99,53 @@ impl<T> Commands<T> {
 /// Runs the hidden command `plugin-process`: calls the connector that the runtime on standard input requests.
 ///
 /// Call this only in a separate process, because it runs the code of a plugin.
-pub fn process_main() -> ExitCode {
+///
+/// `library` is the library to load instead of the one that the runtime names. With it, the command can be that of an
+/// executable.
+pub fn process_main(library: Option<&Path>) -> ExitCode {
     let served = program::end_with_parent()
-        .then(serve)
+        .then(|| serve(library))
         .unwrap_or_else(|| Err(io::Error::other("the parent has ended")));
     match served {
         // Code of the plugin that runs when a process ends regularly could block it.
         Ok(()) => confine::exit(0),
         Err(error) => {
-            use std::io::Write;
             _ = writeln!(io::stderr(), "plugin-process: internal command of tremor: {error}");
             confine::exit(1)
         }
     }
 }
 
+/// Runs the hidden command `plugin-process` for an executable: limits this process to `memory` bytes, and replaces it
+/// with the program and the arguments in `command`.
+pub fn exec_main(memory: u64, command: &[OsString]) -> ExitCode {
+    let begun = program::end_with_parent()
+        .then_some(())
+        .ok_or_else(|| io::Error::other("the parent has ended"))
+        .and_then(|()| confine::limit(memory))
+        .and_then(|()| command.split_first().ok_or_else(|| io::Error::other("no program")));
+    let error = match begun {
+        Ok((program, arguments)) => {
+            confine::close_at_exec();
+            Command::new(program).args(arguments).env_remove("TREMOR_THREADS").exec()
+        }
+        Err(error) => error,
+    };
+    let program = command.first().map(|it| it.display().to_string()).unwrap_or_default();
+    _ = writeln!(io::stderr(), "cannot run `{program}`: {error}");
+    confine::exit(127)
+}
+
 /// Serves the runtime until it closes the connection.
-fn serve() -> io::Result<()> {
+fn serve(library: Option<&Path>) -> io::Result<()> {
     let (socket, memory) = confine::take_descriptors()?;
     let mut input = Input { socket: socket.try_clone()?, parser: Parser::default() };
     let Some(first) = input.next()? else { return Ok(()) };
     let invalid = |error: Error| io::Error::new(io::ErrorKind::InvalidData, error.to_string());
-    let hello: Hello = first.read().map_err(invalid)?;
+    let mut hello: Hello = first.read().map_err(invalid)?;
+    if let Some(library) = library {
+        (hello.library, hello.hash) = (library.to_string_lossy().into_owned(), None);
+    }
     let shared = Arc::new(Shared {
         output: Output::new(socket),
         memory: Memory::of(memory),
@@ -215,7 +242,7 @@ impl Shared {
         let to_source = |it| send(lock(&self.source).as_ref().map(|it| it.commands.clone()), it);
         let to_sink = |it| send(lock(&self.sink).as_ref().map(|it| it.commands.clone()), it);
         match kind {
-            Kind::NEW | Kind::CONNECT | Kind::HOOK => {
+            Kind::NEW | Kind::CONNECT | Kind::HOOK | Kind::CHECK => {
                 send(Some(connector.clone()), ToConnector(message));
             }
             Kind::PULL => to_source(ToSource::Pull { call, pull: a, limit: b }),
