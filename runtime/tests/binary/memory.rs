@@ -59,7 +59,11 @@ pub(crate) fn read_all(mut peer: TcpStream, bytes: usize) {
     let (mut buffer, mut left) = (vec![0; 1 << 20], bytes);
     while left > 0 {
         let most = left.min(buffer.len());
-        let count = peer.read(&mut buffer[..most]).unwrap();
+        // With a timeout, the system does not continue a read that a signal has interrupted.
+        let count = match peer.read(&mut buffer[..most]) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            read => read.unwrap(),
+        };
         assert!(count > 0, "{left} bytes are missing");
         left -= count;
     }
