@@ -2,7 +2,9 @@
 //! `tremor --version` takes the commit. And the files of plugins in Python, which `tremor plugin new` writes.
 
 use std::{
-    env, fs,
+    env,
+    fmt::Write as _,
+    fs,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -32,16 +34,19 @@ fn embed_python() {
     let mut code = String::new();
     for (name, folder) in [("PACKAGE", "src/tremor"), ("TEMPLATE", "template")] {
         let root = sdk.join(folder);
-        println!("cargo::rerun-if-changed={}", root.display());
         let mut files = Vec::new();
         find(&root, &mut files);
         files.sort();
-        code += &format!("const {name}: &[(&str, &str)] = &[\n");
+        // Writing to a string cannot fail.
+        _ = writeln!(code, "const {name}: &[(&str, &str)] = &[");
         for file in files {
+            // Not the folder, which changes when Python compiles its files.
+            println!("cargo::rerun-if-changed={}", file.display());
             let path = file.strip_prefix(&root).expect("it was found there");
-            code += &format!("    ({path:?}, include_str!({file:?})),\n");
+            let [path, file] = [path, &file].map(|it| it.to_str().expect("names are in UTF-8"));
+            _ = writeln!(code, "    ({path:?}, include_str!({file:?})),");
         }
-        code += "];\n";
+        code.push_str("];\n");
     }
     let out = env::var_os("OUT_DIR").map(PathBuf::from).expect("cargo sets OUT_DIR");
     fs::write(out.join("python.rs"), code).expect("the folder of the build is writable");
