@@ -303,7 +303,7 @@ impl Run {
         let delivered = self.scripts.clone().map(|script| -> Vec<u64> {
             lock(&script).delivered.iter().flatten().map(|it| it.parse().unwrap()).collect()
         });
-        assert_eq!(delivered[0], Vec::from_iter(0..count), "the sink that stays");
+        assert_eq!(delivered[0], (0..count).collect::<Vec<_>>(), "the sink that stays");
         if self.buffers {
             // What an operator has buffered leaves by other links than it came for.
             assert!(delivered.iter().flatten().all(|event| *event < count));

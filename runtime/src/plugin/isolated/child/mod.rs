@@ -103,9 +103,11 @@ impl<T> Commands<T> {
 /// `library` is the library to load instead of the one that the runtime names. With it, the command can be that of an
 /// executable.
 pub fn process_main(library: Option<&Path>) -> ExitCode {
-    let served = program::end_with_parent()
-        .then(|| serve(library))
-        .unwrap_or_else(|| Err(io::Error::other("the parent has ended")));
+    let served = if program::end_with_parent() {
+        serve(library)
+    } else {
+        Err(io::Error::other("the parent has ended"))
+    };
     match served {
         // Code of the plugin that runs when a process ends regularly could block it.
         Ok(()) => confine::exit(0),
