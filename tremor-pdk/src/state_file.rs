@@ -126,7 +126,8 @@ impl StateFile {
 }
 
 impl Drop for StateFile {
-    /// Releases the lock. Closing the file is not enough: see [`RETRIED`].
+    /// Releases the lock. Closing the file is not enough, because a child process that another thread is starting has a
+    /// copy of the descriptor.
     fn drop(&mut self) {
         // If this fails, the lock is released when the last copy of the descriptor is closed.
         _ = lock(&self.locked).unlock();
