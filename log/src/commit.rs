@@ -167,7 +167,7 @@ impl Committer {
             }
             let mut state = self.shared.lock();
             if !state.is_settled_changed && !self.pool.lacks_space() {
-                // All work is done, so no failure lasts.
+                // The work is done, so no failure lasts.
                 state.failure = None;
             }
             return Ok(Progress::Idle);

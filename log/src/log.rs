@@ -407,7 +407,7 @@ fn close(committer: &mut Committer, shared: &Shared) -> Closed {
         if written.is_ok() {
             break;
         }
-        // Nothing ends this wait.
+        // This wait ends only with its time.
         drop(shared.work.wait_timeout_while(shared.lock(), backoff, |_| true));
         backoff *= 2;
         written = committer.write_last_positions();

@@ -305,7 +305,7 @@ impl Run {
         });
         assert_eq!(delivered[0], (0..count).collect::<Vec<_>>(), "the sink that stays");
         if self.buffers {
-            // What an operator has buffered leaves by other links than it came for.
+            // Events that an operator has buffered may leave by links that did not exist when they arrived.
             assert!(delivered.iter().flatten().all(|event| *event < count));
             return;
         }
